@@ -1,1 +1,4 @@
-//! store
+//! Keeps what Evenkeel knows: jobs, attempts, budgets, instances, bindings, boots.
+
+pub mod error;
+pub mod seam;

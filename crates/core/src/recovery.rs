@@ -1,0 +1,162 @@
+//! The recovery planner: what to do about one job that should be running, or one run that no job
+//! claims. Pure: facts in, actions out; a dumb loop in the engine carries them out (DESIGN §7).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{DisruptionCause, End, Exposure, ExposureCause};
+use crate::ids::AttemptId;
+
+/// What the executor answered about a run. A fence: it stays true once given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunFact {
+    /// The action's first instruction never ran, and never will.
+    NeverStarted,
+    /// The shim lives.
+    Alive,
+    /// The shim is gone, its tree is not known to be.
+    Lingering,
+    /// It has ended and left its record.
+    Exited,
+    /// It has ended and left nothing.
+    Vanished,
+    /// The run lives on another host, which alone can tell.
+    Elsewhere,
+}
+
+/// What is known about the boot that owns an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum OwnerFact {
+    /// This process, and a driver is at work on it.
+    Driven,
+    /// This process, but no driver is registered: it was lost to a panic, say.
+    Undriven,
+    /// Another process that holds its lock.
+    Alive,
+    /// A process whose lock is free.
+    Dead(DeathFact),
+}
+
+/// How the owning boot ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct DeathFact {
+    /// It left its drain mark.
+    pub drained: bool,
+    /// The host has restarted since.
+    pub host_restarted: bool,
+    /// The black box names this job.
+    pub named: bool,
+    /// It was named in an exclusive step, and no other run vanished with that boot.
+    pub exclusive: bool,
+}
+
+/// All that the planner looks at for one job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// The attempt under way.
+    pub attempt: AttemptId,
+    /// Its owner.
+    pub owner: OwnerFact,
+    /// Its run.
+    pub run: RunFact,
+    /// How long the run is known to have lived.
+    pub ran: Duration,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Action {
+    /// Nothing: it is in good hands.
+    Leave,
+    /// Take it over and watch it. The black box may have named it although its run lives.
+    Adopt(Option<Exposure>),
+    /// Take it over and write down what its record says. As above.
+    Conclude(Option<Exposure>),
+    /// Take it over and end the attempt at no charge.
+    Requeue(End),
+    /// Take it over and end the attempt, charged.
+    Charge(End),
+    /// Quarantine it: its row cannot be understood.
+    SetAside,
+    /// End what lingers of a run, then look again.
+    Sweep,
+}
+
+/// Plans for a job that is recorded as running.
+///
+/// A job that the black box names is charged although its run lives on or has left a record:
+/// the run is not what killed the broker, the broker's own step for it was. The charge travels
+/// with the change of owner, so that a recovery that is cut short and repeated charges once.
+pub fn plan(facts: &Facts) -> Vec<Action> {
+    match facts.owner {
+        OwnerFact::Driven | OwnerFact::Alive => vec![Action::Leave],
+        OwnerFact::Undriven => match facts.run {
+            RunFact::Vanished => vec![Action::Charge(End::Crashed { evidence: None })],
+            RunFact::NeverStarted => {
+                vec![Action::Requeue(disrupted(DisruptionCause::NeverStarted))]
+            }
+            other => living(other, None),
+        },
+        OwnerFact::Dead(death) => after_death(death, facts.run),
+    }
+}
+
+/// Plans for a run that no job's row claims: nothing may go on without a record.
+pub fn plan_unclaimed(run: RunFact) -> Vec<Action> {
+    match run {
+        RunFact::Elsewhere => vec![Action::Leave],
+        RunFact::NeverStarted
+        | RunFact::Alive
+        | RunFact::Lingering
+        | RunFact::Exited
+        | RunFact::Vanished => vec![Action::Sweep],
+    }
+}
+
+/// Plans for a row whose header cannot be read: it delays nobody.
+pub fn plan_unreadable() -> Vec<Action> {
+    vec![Action::SetAside]
+}
+
+fn after_death(death: DeathFact, run: RunFact) -> Vec<Action> {
+    match run {
+        RunFact::NeverStarted if death.named => vec![charge(death, ExposureCause::NamedByBlackBox)],
+        // Never started and not named: a bystander.
+        RunFact::NeverStarted => vec![Action::Requeue(disrupted(DisruptionCause::NeverStarted))],
+        RunFact::Vanished if death.drained && death.host_restarted => {
+            vec![Action::Requeue(disrupted(DisruptionCause::Reboot))]
+        }
+        RunFact::Vanished if death.named => vec![charge(death, ExposureCause::NamedByBlackBox)],
+        RunFact::Vanished if death.host_restarted => vec![charge(death, ExposureCause::HostLost)],
+        RunFact::Vanished => vec![charge(death, ExposureCause::VanishedWithBroker)],
+        RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
+            let named = Exposure {
+                cause: ExposureCause::NamedByBlackBox,
+                exclusive: death.exclusive,
+            };
+            living(run, death.named.then_some(named))
+        }
+    }
+}
+
+fn living(run: RunFact, exposed: Option<Exposure>) -> Vec<Action> {
+    match run {
+        RunFact::Alive => vec![Action::Adopt(exposed)],
+        RunFact::Exited => vec![Action::Conclude(exposed)],
+        RunFact::Lingering => vec![Action::Sweep],
+        RunFact::NeverStarted | RunFact::Vanished | RunFact::Elsewhere => vec![Action::Leave],
+    }
+}
+
+fn charge(death: DeathFact, cause: ExposureCause) -> Action {
+    Action::Charge(End::Exposed(Exposure {
+        cause,
+        exclusive: death.exclusive,
+    }))
+}
+
+fn disrupted(cause: DisruptionCause) -> End {
+    End::Disrupted { cause }
+}

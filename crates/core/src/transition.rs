@@ -1,0 +1,389 @@
+//! The one transition function of a job: used live, in recovery and by the model checker.
+//!
+//! `transition` is total: every event in every state has an answer, and an event that does not
+//! belong there is an [`IllegalTransition`] that changes nothing. Counting, charging and
+//! conviction happen here and nowhere else (DESIGN §4).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, Charge, DisruptionCause, End, Exposure, FailReason};
+use crate::ids::{AttemptId, BootId, RunRootId};
+use crate::job::{Job, QuarantineReason, State, StopReason};
+use crate::policy::{Chance, Policy};
+use crate::time::Timestamp;
+
+/// Something that happens to a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// A boot takes the job for an attempt.
+    Claim {
+        /// The attempt's name, chosen beforehand.
+        attempt: AttemptId,
+        /// Who takes it.
+        boot: BootId,
+        /// Where the run will live.
+        run_root: RunRootId,
+    },
+    /// Another boot takes over a run that goes on or has left its record.
+    Adopt {
+        /// The attempt that it takes over.
+        attempt: AttemptId,
+        /// Who takes it.
+        boot: BootId,
+        /// What ties the job to its last owner's death, if anything does.
+        exposed: Option<Exposure>,
+        /// How long the run is known to have lived.
+        ran: Duration,
+    },
+    /// The attempt under way has ended.
+    End {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// How.
+        end: End,
+        /// How long its run is known to have lived.
+        ran: Duration,
+        /// Spreads the backoff.
+        chance: Chance,
+    },
+    /// Somebody wants the job to stop, or its deadline has passed.
+    Stop {
+        /// Why.
+        reason: StopReason,
+    },
+    /// An operator lifts suspicion.
+    Clear,
+}
+
+/// What follows from a transition, for whoever keeps and drives jobs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Effect {
+    /// The attempt's record gets its end and its charge.
+    CloseAttempt {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// What it cost.
+        charge: Charge,
+    },
+    /// The run has to be asked to stop.
+    StopRun {
+        /// Whose run.
+        attempt: AttemptId,
+    },
+    /// What the run made is to be kept: applied if the job succeeded, else held for the delete
+    /// that follows.
+    KeepOutputs,
+    /// The job is final: instance, binding and waiting jobs follow.
+    Settle,
+}
+
+/// An event that does not belong to the job's state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IllegalTransition {
+    /// The job is final.
+    #[error("the job is {0} and stays so")]
+    Final(&'static str),
+    /// The event belongs to another state.
+    #[error("{event} does not apply to a job that is {state}")]
+    WrongState {
+        /// The event's name.
+        event: &'static str,
+        /// The state's name.
+        state: &'static str,
+    },
+    /// The event names an attempt that is not the one under way.
+    #[error("attempt {0} is not the one under way")]
+    WrongAttempt(AttemptId),
+    /// The job is not due yet.
+    #[error("the job is due at {0}")]
+    NotDue(Timestamp),
+}
+
+/// Applies `event` at instant `now`.
+///
+/// # Errors
+/// The event does not belong to the job's state; nothing changes.
+pub fn transition(
+    mut job: Job,
+    event: Event,
+    now: Timestamp,
+    policy: &Policy,
+) -> Result<(Job, Vec<Effect>), IllegalTransition> {
+    if job.state.is_final() {
+        return Err(IllegalTransition::Final(job.state.as_str()));
+    }
+    let effects = match event {
+        Event::Claim {
+            attempt,
+            boot,
+            run_root,
+        } => claim(&mut job, attempt, boot, run_root, now, policy)?,
+        Event::Adopt {
+            attempt,
+            boot,
+            exposed,
+            ran,
+        } => adopt(&mut job, attempt, boot, exposed, ran, policy)?,
+        Event::End {
+            attempt,
+            end,
+            ran,
+            chance,
+        } => finish(&mut job, attempt, end, ran, now, chance, policy)?,
+        Event::Stop { reason } => stop(&mut job, reason),
+        Event::Clear => {
+            job.budget.lift_suspicion();
+            Vec::new()
+        }
+    };
+    Ok((job, effects))
+}
+
+/// Whether a job in `Backoff { next_at }` is due: also when the clock has stepped back so far
+/// that the wait could not have been chosen by it.
+pub fn is_due(next_at: Timestamp, now: Timestamp, policy: &Policy) -> bool {
+    next_at <= now || next_at > now.plus(policy.backoff_max)
+}
+
+fn claim(
+    job: &mut Job,
+    attempt: AttemptId,
+    boot: BootId,
+    run_root: RunRootId,
+    now: Timestamp,
+    policy: &Policy,
+) -> Result<Vec<Effect>, IllegalTransition> {
+    match &job.state {
+        State::Queued => {}
+        State::Backoff { next_at } if is_due(*next_at, now, policy) => {}
+        State::Backoff { next_at } => return Err(IllegalTransition::NotDue(*next_at)),
+        other => {
+            return Err(IllegalTransition::WrongState {
+                event: "claim",
+                state: other.as_str(),
+            });
+        }
+    }
+    if let Some(state) = condemned(job, policy) {
+        job.state = state;
+        return Ok(vec![Effect::Settle]);
+    }
+    if now >= job.deadline_at {
+        job.state = failed(FailReason::Deadline);
+        return Ok(vec![Effect::Settle]);
+    }
+    job.attempts += 1;
+    job.token = job.token.next();
+    job.state = State::Running {
+        attempt: Attempt {
+            id: attempt,
+            ordinal: job.attempts,
+            boot,
+            run_root,
+            claimed_at: now,
+            solo: job.budget.solo_window(),
+        },
+        stop: None,
+    };
+    Ok(Vec::new())
+}
+
+fn adopt(
+    job: &mut Job,
+    named: AttemptId,
+    new_boot: BootId,
+    exposed: Option<Exposure>,
+    ran: Duration,
+    policy: &Policy,
+) -> Result<Vec<Effect>, IllegalTransition> {
+    let state = job.state.as_str();
+    let State::Running { attempt, stop } = &mut job.state else {
+        return Err(IllegalTransition::WrongState {
+            event: "adopt",
+            state,
+        });
+    };
+    if attempt.id != named {
+        return Err(IllegalTransition::WrongAttempt(named));
+    }
+    attempt.boot = new_boot;
+    job.token = job.token.next();
+    let solo = attempt.is_solo_after(ran);
+    let stopping = stop.is_some();
+    if let Some(exposure) = exposed {
+        job.budget.expose(exposure.exclusive || solo, ran, policy);
+    }
+    // A condemned job's run is ended; its end then finds the budget spent.
+    let stop = stopping || job.budget.is_spent(policy);
+    Ok(if stop {
+        vec![Effect::StopRun { attempt: named }]
+    } else {
+        Vec::new()
+    })
+}
+
+fn stop(job: &mut Job, reason: StopReason) -> Vec<Effect> {
+    if let StopReason::Superseded { job: by } = &reason {
+        job.superseded_by = Some(*by);
+    }
+    if let State::Running { attempt, stop } = &mut job.state {
+        // The first reason stands: it is what the run was stopped for.
+        stop.get_or_insert(reason);
+        return vec![Effect::StopRun {
+            attempt: attempt.id,
+        }];
+    }
+    job.state = stopped(reason);
+    vec![Effect::Settle]
+}
+
+fn finish(
+    job: &mut Job,
+    named: AttemptId,
+    end: End,
+    ran: Duration,
+    now: Timestamp,
+    chance: Chance,
+    policy: &Policy,
+) -> Result<Vec<Effect>, IllegalTransition> {
+    let State::Running { attempt, stop } = &job.state else {
+        return Err(IllegalTransition::WrongState {
+            event: "end",
+            state: job.state.as_str(),
+        });
+    };
+    if attempt.id != named {
+        return Err(IllegalTransition::WrongAttempt(named));
+    }
+    let solo = attempt.is_solo_after(ran);
+    let stop = stop.clone();
+    let charge = book(job, &end, solo, ran, policy);
+    let mut effects = vec![Effect::CloseAttempt {
+        attempt: named,
+        charge,
+    }];
+    if end == End::Succeeded {
+        effects.push(Effect::KeepOutputs);
+    }
+    job.state = next_state(job, end, charge, stop, now, chance, policy);
+    if job.state.is_final() {
+        effects.push(Effect::Settle);
+    }
+    Ok(effects)
+}
+
+/// Books an attempt's end on the job's account.
+fn book(job: &mut Job, end: &End, solo: bool, ran: Duration, policy: &Policy) -> Charge {
+    match end {
+        End::Succeeded => {
+            job.budget.clear();
+            Charge::None
+        }
+        End::Failed { .. } => {
+            job.budget.finished();
+            Charge::None
+        }
+        End::TryLater => {
+            job.budget.finished();
+            job.tempfails = job.tempfails.saturating_add(1);
+            Charge::None
+        }
+        End::Stopped | End::OurBug { .. } | End::Unreadable { .. } => Charge::None,
+        End::Crashed { evidence } => job.budget.crash(evidence.is_some(), solo, ran, policy),
+        End::Exposed(exposure) => job.budget.expose(exposure.exclusive || solo, ran, policy),
+        End::Disrupted { .. } => job.budget.disrupt(policy),
+    }
+}
+
+/// Where a job goes after an attempt that was booked as `charge`.
+fn next_state(
+    job: &Job,
+    end: End,
+    charge: Charge,
+    stop: Option<StopReason>,
+    now: Timestamp,
+    chance: Chance,
+    policy: &Policy,
+) -> State {
+    let unreadable = match end {
+        End::Succeeded if stop.as_ref().is_none_or(|by| *by == StopReason::Deadline) => {
+            return State::Succeeded;
+        }
+        End::Failed { reason, message } if stop.is_none() => {
+            return State::Failed { reason, message };
+        }
+        End::TryLater if stop.is_none() && job.tempfails > job.retries => {
+            return failed(FailReason::RetriesSpent);
+        }
+        End::Unreadable { message } => Some(QuarantineReason::Unreadable { message }),
+        End::Succeeded
+        | End::Failed { .. }
+        | End::TryLater
+        | End::Stopped
+        | End::Crashed { .. }
+        | End::Exposed(_)
+        | End::Disrupted { .. }
+        | End::OurBug { .. } => None,
+    };
+    if let Some(by) = stop {
+        return stopped(by);
+    }
+    if let Some(reason) = unreadable {
+        return State::Quarantined { reason };
+    }
+    if let Some(state) = condemned(job, policy) {
+        return state;
+    }
+    if now >= job.deadline_at {
+        return failed(FailReason::Deadline);
+    }
+    match charge {
+        Charge::Disruption => State::Queued,
+        Charge::None | Charge::Crash | Charge::Exposure | Charge::Loss => {
+            let nth = job.budget.setbacks().max(job.tempfails).max(1);
+            State::Backoff {
+                next_at: now.plus(policy.backoff(nth, chance)),
+            }
+        }
+    }
+}
+
+fn condemned(job: &Job, policy: &Policy) -> Option<State> {
+    let reason = if job.budget.crashes >= policy.crash_limit {
+        QuarantineReason::Crashes {
+            count: job.budget.crashes,
+        }
+    } else if job.budget.losses >= policy.loss_limit {
+        QuarantineReason::Losses {
+            count: job.budget.losses,
+        }
+    } else {
+        return None;
+    };
+    Some(State::Quarantined { reason })
+}
+
+fn stopped(reason: StopReason) -> State {
+    match reason {
+        StopReason::Deadline => failed(FailReason::Deadline),
+        by @ (StopReason::Superseded { .. } | StopReason::Operator | StopReason::SyncLimit) => {
+            State::Cancelled { by }
+        }
+    }
+}
+
+fn failed(reason: FailReason) -> State {
+    State::Failed {
+        reason,
+        message: None,
+    }
+}
+
+/// The end that a boot writes for an attempt whose run never started while it looked on.
+pub fn never_started() -> End {
+    End::Disrupted {
+        cause: DisruptionCause::NeverStarted,
+    }
+}
