@@ -1,1 +1,3 @@
-//! server
+//! Speaks for Evenkeel: the OSB listener for platforms and the admin listener for operators.
+
+pub mod admin;

@@ -1,0 +1,3 @@
+//! The admin API: what an operator sees and may do.
+
+pub mod types;
