@@ -12,7 +12,11 @@ use serde_json::Value as Json;
 use super::finding::{At, Findings};
 use super::names::{nearest, shown};
 use super::units;
-use super::yaml::{Key, Node, Value};
+use super::yaml::{Node, Value};
+
+mod mapping;
+
+pub(super) use mapping::{Entry, Fields};
 
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
@@ -98,14 +102,11 @@ impl<'a> Field<'a> {
             return Some(flag);
         }
         let message = format!("expected true or false, found {}", self.node.value.kind());
-        match &self.node.value {
-            Value::Text(word) if matches!(word.to_lowercase().as_str(), "yes" | "on" | "true") => {
-                self.error_with(message, "write true, without quotes");
-            }
-            Value::Text(word) if matches!(word.to_lowercase().as_str(), "no" | "off" | "false") => {
-                self.error_with(message, "write false, without quotes");
-            }
-            _ => self.error(message),
+        let word = self.as_text().map(str::to_lowercase);
+        match word.as_deref() {
+            Some("yes" | "on" | "true") => self.error_with(message, "write true, without quotes"),
+            Some("no" | "off" | "false") => self.error_with(message, "write false, without quotes"),
+            Some(_) | None => self.error(message),
         }
         None
     }
@@ -297,83 +298,6 @@ impl<'a> Field<'a> {
             .iter()
             .map(|e| Some((e.key.name.clone(), e.value.json()?)));
         all.collect::<Vec<_>>().into_iter().collect()
-    }
-}
-
-/// One entry of a mapping with free keys.
-#[derive(Debug)]
-pub(super) struct Entry<'a> {
-    key: &'a Key,
-    pub(super) value: Field<'a>,
-}
-
-impl<'a> Entry<'a> {
-    pub(super) fn name(&self) -> &'a str {
-        &self.key.name
-    }
-
-    /// Reports an error in the key.
-    pub(super) fn error(&self, message: impl Into<String>, hint: Option<String>) {
-        self.value
-            .findings
-            .error(self.key.at, &self.value.path, message.into(), hint);
-    }
-
-    pub(super) fn warn(&self, message: impl Into<String>, hint: impl Into<String>) {
-        let hint = Some(hint.into());
-        self.value
-            .findings
-            .warn(self.key.at, &self.value.path, message.into(), hint);
-    }
-
-    /// Reports that the key is none of the known ones.
-    pub(super) fn unknown(&self, what: &str, known: &[&'static str]) {
-        let hint = match (self.name(), nearest(self.name(), known)) {
-            ("instances_retrievable" | "bindings_retrievable", _) => {
-                "leave it out: the broker can always fetch what it made, and says so".to_owned()
-            }
-            (_, Some(near)) => format!("did you mean `{near}`?"),
-            (_, None) => format!("known here: {}", known.join(", ")),
-        };
-        self.error(what, Some(hint));
-    }
-}
-
-/// A mapping with known fields. A field without a value is reported and counts as there.
-#[derive(Debug)]
-pub(super) struct Fields<'a> {
-    /// The mapping itself.
-    pub(super) whole: Field<'a>,
-    fields: BTreeMap<&'a str, Option<Field<'a>>>,
-}
-
-impl<'a> Fields<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<Field<'a>> {
-        self.fields.get(name).cloned().flatten()
-    }
-
-    /// A field that must be there.
-    pub(super) fn need(&self, name: &str) -> Option<Field<'a>> {
-        if !self.fields.contains_key(name) {
-            let path = join(&self.whole.path, name);
-            let at = self.whole.node.at;
-            self.whole
-                .findings
-                .error(at, &path, "is missing".to_owned(), None);
-        }
-        self.get(name)
-    }
-
-    /// Reads a field that may be absent: `Some(None)` then, `None` after an error.
-    pub(super) fn maybe<T>(
-        &self,
-        name: &str,
-        read: impl FnOnce(&Field<'a>) -> Option<T>,
-    ) -> Option<Option<T>> {
-        match self.get(name) {
-            Some(field) => read(&field).map(Some),
-            None => Some(None),
-        }
     }
 }
 

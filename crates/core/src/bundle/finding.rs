@@ -27,13 +27,16 @@ impl Finding {
     /// The finding as people read it: `FILE:LINE:COLUMN: FIELD: MESSAGE`, and the hint on a line
     /// of its own.
     pub fn render(&self, file: &str) -> String {
-        format!("{file}:{self}")
+        let gap = if self.line == 0 { " " } else { "" };
+        format!("{file}:{gap}{self}")
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.line, self.column)?;
+        if self.line != 0 {
+            write!(f, "{}:{}: ", self.line, self.column)?;
+        }
         if !self.field.is_empty() {
             write!(f, "{}: ", self.field)?;
         }

@@ -108,29 +108,14 @@ fn secret_file(field: &Field<'_>) -> Option<String> {
         ));
         return None;
     }
-    if !path.starts_with('/') && !leads_out(path) {
+    if path.split('/').any(|part| part == "..") {
         field.error_with(
-            "a secret must not lie in the bundle's folder, which is copied as a whole",
-            "give an absolute path, or one that leads out: ../secrets/NAME",
+            "must not climb with `..`",
+            "give an absolute path, or one below the operator's folder of secrets",
         );
         return None;
     }
     Some(path.to_owned())
-}
-
-/// Whether a relative path ends outside of the folder it starts in.
-fn leads_out(path: &str) -> bool {
-    let mut depth = 0_i64;
-    let mut lowest = 0;
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => depth -= 1,
-            _ => depth += 1,
-        }
-        lowest = depth.min(lowest);
-    }
-    lowest < 0
 }
 
 pub(super) fn limits(field: &Field<'_>) -> Option<Limits> {

@@ -91,13 +91,17 @@ fn split(text: &str) -> Option<(u64, &str, &str)> {
 /// The shortest text that [`duration`] reads as this time, for messages.
 pub(super) fn spoken(time: Duration) -> String {
     let millis = time.as_millis();
-    match millis {
-        _ if millis % 86_400_000 == 0 => format!("{}d", millis / 86_400_000),
-        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        _ if millis % 1000 == 0 => format!("{}s", millis / 1000),
-        _ => format!("{millis}ms"),
-    }
+    let units = [
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+    ];
+    let whole = units
+        .iter()
+        .find(|(_, length)| millis.is_multiple_of(*length));
+    let (unit, length) = whole.unwrap_or(&("ms", 1));
+    format!("{}{unit}", millis / length)
 }
 
 #[cfg(test)]

@@ -72,7 +72,20 @@ pub(super) fn read(bytes: &[u8], findings: &Findings) -> Option<Node> {
         findings.error(At::default(), "", message, None);
         return None;
     }
-    match serde_saphyr::from_slice_with_options::<Node>(bytes, options()) {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = At::after(&bytes[..error.valid_up_to()]);
+            findings.error(
+                at,
+                "",
+                "the file is not UTF-8 from here on".to_owned(),
+                None,
+            );
+            return None;
+        }
+    };
+    match serde_saphyr::from_str_with_options::<Node>(text, options()) {
         Ok(node) => Some(node),
         Err(error) => {
             let at = error.location().map_or(At::default(), At::from);
@@ -87,7 +100,7 @@ fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH + 1,
             max_nodes: MAX_NODES,
             max_events: 4 * MAX_NODES,
             max_aliases: MAX_ALIASES,
@@ -141,6 +154,19 @@ fn explain(error: &Error) -> (String, Option<&'static str>) {
         other => {
             let text = UserMessageFormatter.format_message(other);
             (format!("not valid YAML: {}", shown(&text)), None)
+        }
+    }
+}
+
+impl At {
+    /// The place right after `bytes`, which are UTF-8.
+    fn after(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        let bounded = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self {
+            line: bounded(text.split('\n').count()),
+            column: bounded(last.chars().count() + 1),
         }
     }
 }
