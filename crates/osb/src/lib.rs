@@ -5,10 +5,13 @@ mod bind_request;
 mod binding;
 mod body;
 pub mod catalog;
+#[cfg(feature = "client")]
+pub mod client;
 mod endpoint;
 mod error;
 mod fields;
 pub mod headers;
+mod mitigation;
 mod operation;
 mod request;
 mod secret;
@@ -34,6 +37,7 @@ pub use headers::{
     ApiVersion, ApiVersionError, IdentityError, OriginatingIdentity, RequestIdentity, RetryAfter,
     RetryAfterError,
 };
+pub use mitigation::{Action, Orphan, Received, orphan_mitigation};
 pub use operation::{
     InstanceLastOperation, LastOperation, MAX_OPERATION_CHARS, Operation, OperationError,
     OperationState,
