@@ -95,56 +95,58 @@ pub fn admit(
     instance: Option<&InstanceStanding>,
     binding: Option<&BindingStanding>,
 ) -> Verdict {
+    let instance = instance.filter(|known| known.status != Status::Deleted);
+    let binding = binding.filter(|known| known.status != Status::Deleted);
     match (ask.action, instance) {
-        (Action::Provision, None) => accept_new(),
-        (Action::Provision, Some(instance)) => provision(ask, instance),
+        (Action::Provision, None) => accept(true),
+        (Action::Provision, Some(instance)) => {
+            create(ask, instance.status, instance.digest, &instance.active)
+        }
         (Action::Update | Action::Deprovision | Action::Bind, None) => Verdict::NoInstance,
         (Action::Unbind, None) => Verdict::NoBinding,
         (Action::Update, Some(instance)) => update(ask, instance),
         (Action::Deprovision, Some(instance)) => deprovision(instance),
         (Action::Bind, Some(instance)) => bind(ask, instance, binding),
-        (Action::Unbind, Some(instance)) => unbind(instance, binding),
+        (Action::Unbind, Some(instance)) => {
+            binding.map_or(Verdict::NoBinding, |binding| unbind(instance, binding))
+        }
     }
 }
 
-fn accept_new() -> Verdict {
+/// A job that waits for nothing and stops nothing.
+fn accept(new_life: bool) -> Verdict {
     Verdict::Accept {
         supersedes: Vec::new(),
         after: Vec::new(),
-        new_life: true,
+        new_life,
     }
 }
 
-fn accept_again() -> Verdict {
-    Verdict::Accept {
-        supersedes: Vec::new(),
-        after: Vec::new(),
-        new_life: false,
-    }
+fn is_delete(job: &&ActiveJob) -> bool {
+    matches!(job.action, Action::Deprovision | Action::Unbind)
 }
 
 /// A create that is asked for where something of that name exists: the same rules for
-/// instances and bindings.
+/// instances and bindings. A delete under way comes before a difference, a difference before
+/// anything else under way (OSB.md §1.0, steps 5 and 9; P9).
 fn create(ask: Ask, status: Status, digest: RequestDigest, active: &[ActiveJob]) -> Verdict {
-    let other = active.iter().find(|job| job.action != ask.action);
-    if let Some(job) = other {
+    if let Some(job) = active.iter().find(is_delete) {
         return Verdict::Busy(job.id, job.action);
     }
     if digest != ask.digest {
         return Verdict::Conflict;
     }
     match (active.last(), status) {
-        (Some(job), _) if job.superseded => Verdict::Busy(job.id, job.action),
-        (Some(job), _) => Verdict::InProgress(job.id),
+        (Some(job), _) if job.action == ask.action && !job.superseded => {
+            Verdict::InProgress(job.id)
+        }
+        (Some(job), _) => Verdict::Busy(job.id, job.action),
         (None, Status::Ready) => Verdict::Already,
-        (None, Status::Creating | Status::CreateFailed) => accept_again(),
-        (None, Status::Deleting | Status::DeleteFailed) => Verdict::Unusable(status),
-        (None, Status::Deleted) => accept_new(),
+        (None, Status::Creating | Status::CreateFailed) => accept(false),
+        (None, Status::Deleting | Status::DeleteFailed | Status::Deleted) => {
+            Verdict::Unusable(status)
+        }
     }
-}
-
-fn provision(ask: Ask, instance: &InstanceStanding) -> Verdict {
-    create(ask, instance.status, instance.digest, &instance.active)
 }
 
 fn update(ask: Ask, instance: &InstanceStanding) -> Verdict {
@@ -158,43 +160,18 @@ fn update(ask: Ask, instance: &InstanceStanding) -> Verdict {
     if let Some(job) = instance.active_bindings.first() {
         return Verdict::Busy(job.id, job.action);
     }
-    match instance.status {
-        Status::Ready => accept_again(),
-        Status::Deleted => Verdict::NoInstance,
-        Status::Creating | Status::CreateFailed | Status::Deleting | Status::DeleteFailed => {
-            Verdict::Unusable(instance.status)
-        }
-    }
-}
-
-fn deprovision(instance: &InstanceStanding) -> Verdict {
-    if let Some(job) = instance
-        .active
-        .iter()
-        .find(|job| job.action == Action::Deprovision)
-    {
-        return Verdict::InProgress(job.id);
-    }
-    if instance.status == Status::Deleted {
-        return Verdict::NoInstance;
-    }
-    take_over(&instance.active)
-}
-
-/// A delete stops what it makes pointless and waits for it.
-fn take_over(active: &[ActiveJob]) -> Verdict {
-    Verdict::Accept {
-        supersedes: active
-            .iter()
-            .filter(|job| !job.superseded)
-            .map(|job| job.id)
-            .collect(),
-        after: active.iter().map(|job| job.id).collect(),
-        new_life: false,
+    if instance.status == Status::Ready {
+        accept(false)
+    } else {
+        Verdict::Unusable(instance.status)
     }
 }
 
 fn bind(ask: Ask, instance: &InstanceStanding, binding: Option<&BindingStanding>) -> Verdict {
+    // What a delete is about to take away is not handed out any more.
+    if let Some(job) = instance.active.iter().find(is_delete) {
+        return Verdict::Busy(job.id, job.action);
+    }
     if let Some(binding) = binding {
         let verdict = create(ask, binding.status, binding.digest, &binding.active);
         if !matches!(verdict, Verdict::Accept { .. }) {
@@ -204,42 +181,44 @@ fn bind(ask: Ask, instance: &InstanceStanding, binding: Option<&BindingStanding>
     if let Some(job) = instance.active.last() {
         return Verdict::Busy(job.id, job.action);
     }
-    match instance.status {
-        Status::Ready if binding.is_some_and(|known| known.status != Status::Deleted) => {
-            accept_again()
-        }
-        Status::Ready => accept_new(),
-        Status::Deleted => Verdict::NoInstance,
-        Status::Creating | Status::CreateFailed | Status::Deleting | Status::DeleteFailed => {
-            Verdict::Unusable(instance.status)
-        }
+    if instance.status == Status::Ready {
+        accept(binding.is_none())
+    } else {
+        Verdict::Unusable(instance.status)
     }
 }
 
-fn unbind(instance: &InstanceStanding, binding: Option<&BindingStanding>) -> Verdict {
-    let Some(binding) = binding.filter(|known| known.status != Status::Deleted) else {
-        return Verdict::NoBinding;
-    };
-    if let Some(job) = binding
-        .active
-        .iter()
-        .find(|job| job.action == Action::Unbind)
-    {
+/// A delete stops the creates and updates that it makes pointless, those of bindings included,
+/// and waits for all that runs: for them, and for the unbinds.
+fn deprovision(instance: &InstanceStanding) -> Verdict {
+    if let Some(job) = instance.active.iter().find(is_delete) {
         return Verdict::InProgress(job.id);
     }
-    let Verdict::Accept {
-        supersedes,
-        mut after,
-        new_life,
-    } = take_over(&binding.active)
-    else {
-        return Verdict::NoBinding;
-    };
-    // Whatever runs on the instance goes first (DESIGN §5, order on one instance).
-    after.extend(instance.active.iter().map(|job| job.id));
+    let waits_for = || instance.active.iter().chain(&instance.active_bindings);
     Verdict::Accept {
-        supersedes,
-        after,
-        new_life,
+        supersedes: pointless(waits_for()),
+        after: waits_for().map(|job| job.id).collect(),
+        new_life: false,
     }
+}
+
+/// An unbind stops the bind, and waits for it and for whatever runs on the instance.
+fn unbind(instance: &InstanceStanding, binding: &BindingStanding) -> Verdict {
+    if let Some(job) = binding.active.iter().find(is_delete) {
+        return Verdict::InProgress(job.id);
+    }
+    let waits_for = binding.active.iter().chain(&instance.active);
+    Verdict::Accept {
+        supersedes: pointless(&binding.active),
+        after: waits_for.map(|job| job.id).collect(),
+        new_life: false,
+    }
+}
+
+fn pointless<'a>(active: impl IntoIterator<Item = &'a ActiveJob>) -> Vec<JobId> {
+    active
+        .into_iter()
+        .filter(|job| !job.superseded && !is_delete(job))
+        .map(|job| job.id)
+        .collect()
 }

@@ -15,7 +15,8 @@ pub struct Budget {
     pub crashes: u32,
     /// Deaths in isolation.
     pub losses: u32,
-    /// Deaths of a broker with or beside the job.
+    /// Deaths that may have been somebody else's doing: of a broker with or beside the job, or of
+    /// its run in company where only one in isolation could convict.
     pub exposures: u32,
     /// Disruptions since the last attempt that finished.
     pub disruptions: u32,
@@ -51,21 +52,25 @@ impl Budget {
     /// Books a crash and says what was charged.
     ///
     /// Without evidence of its own the charge that would reach the limit counts only if the
-    /// attempt ran solo; the job becomes a suspect as soon as that charge is the next one.
+    /// attempt ran solo, and is an exposure otherwise; the job becomes a suspect as soon as that
+    /// charge is the next one. So with a limit of 1 nothing is charged to a first death in
+    /// company that nobody can explain.
     pub fn crash(&mut self, proven: bool, solo: bool, ran: Duration, policy: &Policy) -> Charge {
-        self.longest_lost = self.longest_lost.max(ran);
         let next = self.crashes.saturating_add(1);
-        let counts = proven || solo || next < policy.crash_limit;
-        if counts {
-            self.crashes = next;
+        if !(proven || solo || next < policy.crash_limit) {
+            self.suspect = true;
+            return self.expose(false, ran, policy);
         }
-        if !proven && self.crashes.saturating_add(1) >= policy.crash_limit {
+        self.longest_lost = self.longest_lost.max(ran);
+        self.crashes = next;
+        if !proven && next.saturating_add(1) >= policy.crash_limit {
             self.suspect = true;
         }
-        if counts { Charge::Crash } else { Charge::None }
+        Charge::Crash
     }
 
-    /// Books the death of a broker: a loss where the job was isolated, else an exposure.
+    /// Books a death that has no cause of its own to show: a loss where the job was isolated, else
+    /// an exposure.
     pub fn expose(&mut self, isolated: bool, ran: Duration, policy: &Policy) -> Charge {
         self.longest_lost = self.longest_lost.max(ran);
         if isolated {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
-use crate::job::State;
+use crate::job::{State, StopReason};
 
 /// Where an instance or a binding stands, apart from the jobs that are under way for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -51,7 +51,8 @@ impl Status {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settlement {
     /// The new status of the job's target: the binding for bind and unbind, else the instance.
-    pub status: Status,
+    /// `None` leaves it as the delete that took the job's place has set it.
+    pub status: Option<Status>,
     /// The plan, parameters and maintenance that the job desired are now the applied ones.
     pub apply_desired: bool,
     /// What the run wrote is kept with the target.
@@ -70,6 +71,12 @@ pub fn settle(action: Action, state: &State, made_outputs: bool) -> Option<Settl
         return None;
     }
     let done = *state == State::Succeeded;
+    let superseded = matches!(
+        state,
+        State::Cancelled {
+            by: StopReason::Superseded { .. }
+        }
+    );
     let status = match (action, done) {
         (Action::Provision | Action::Bind | Action::Update, true) | (Action::Update, false) => {
             Status::Ready
@@ -80,7 +87,7 @@ pub fn settle(action: Action, state: &State, made_outputs: bool) -> Option<Settl
     };
     let makes = matches!(action, Action::Provision | Action::Update | Action::Bind);
     Some(Settlement {
-        status,
+        status: (!superseded).then_some(status),
         apply_desired: done && makes,
         keep_outputs: makes && made_outputs,
         bindings_gone: done && action == Action::Deprovision,

@@ -48,7 +48,8 @@ pub struct DeathFact {
     pub host_restarted: bool,
     /// The black box names this job.
     pub named: bool,
-    /// It was named in an exclusive step, and no other run vanished with that boot.
+    /// It was named in an exclusive step, and no other run vanished with that boot. Says nothing
+    /// of a job that was not named.
     pub exclusive: bool,
 }
 
@@ -66,17 +67,23 @@ pub struct Facts {
 }
 
 /// What is to be done.
+///
+/// Each is one conditional write, after which the next look finds other facts (I9). So an
+/// attempt that only has to be ended is ended under its dead owner's fence, without being taken
+/// over first: cut in between, the facts about that owner's death would be lost, and the next
+/// boot's taken for them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Action {
     /// Nothing: it is in good hands.
     Leave,
     /// Take it over and watch it. The black box may have named it although its run lives.
     Adopt(Option<Exposure>),
-    /// Take it over and write down what its record says. As above.
+    /// Take it over and write down what its record says. As above: the exposure is booked with
+    /// the change of owner, before the record is looked at.
     Conclude(Option<Exposure>),
-    /// Take it over and end the attempt at no charge.
+    /// End the attempt at no charge.
     Requeue(End),
-    /// Take it over and end the attempt, charged.
+    /// End the attempt, charged.
     Charge(End),
     /// Quarantine it: its row cannot be understood.
     SetAside,
@@ -94,10 +101,10 @@ pub fn plan(facts: &Facts) -> Vec<Action> {
         OwnerFact::Driven | OwnerFact::Alive => vec![Action::Leave],
         OwnerFact::Undriven => match facts.run {
             RunFact::Vanished => vec![Action::Charge(End::Crashed { evidence: None })],
-            RunFact::NeverStarted => {
-                vec![Action::Requeue(disrupted(DisruptionCause::NeverStarted))]
+            RunFact::NeverStarted => vec![requeue(DisruptionCause::NeverStarted)],
+            RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
+                living(facts.run, None)
             }
-            other => living(other, None),
         },
         OwnerFact::Dead(death) => after_death(death, facts.run),
     }
@@ -121,24 +128,32 @@ pub fn plan_unreadable() -> Vec<Action> {
 }
 
 fn after_death(death: DeathFact, run: RunFact) -> Vec<Action> {
-    match run {
-        RunFact::NeverStarted if death.named => vec![charge(death, ExposureCause::NamedByBlackBox)],
-        // Never started and not named: a bystander.
-        RunFact::NeverStarted => vec![Action::Requeue(disrupted(DisruptionCause::NeverStarted))],
-        RunFact::Vanished if death.drained && death.host_restarted => {
-            vec![Action::Requeue(disrupted(DisruptionCause::Reboot))]
-        }
-        RunFact::Vanished if death.named => vec![charge(death, ExposureCause::NamedByBlackBox)],
-        RunFact::Vanished if death.host_restarted => vec![charge(death, ExposureCause::HostLost)],
-        RunFact::Vanished => vec![charge(death, ExposureCause::VanishedWithBroker)],
+    let named = death.named.then_some(Exposure {
+        cause: ExposureCause::NamedByBlackBox,
+        exclusive: death.exclusive,
+    });
+    let started = match run {
+        RunFact::NeverStarted => false,
+        RunFact::Vanished => true,
         RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
-            let named = Exposure {
-                cause: ExposureCause::NamedByBlackBox,
-                exclusive: death.exclusive,
-            };
-            living(run, death.named.then_some(named))
+            return living(run, named);
         }
+    };
+    // What the black box says comes first: a step takes milliseconds, so one that was cut off by
+    // the kill at the end of a drain hung.
+    if let Some(exposure) = named {
+        return vec![Action::Charge(End::Exposed(exposure))];
     }
+    vec![match (started, death.drained, death.host_restarted) {
+        (true, true, true) => requeue(DisruptionCause::Reboot),
+        (true, true, false) => requeue(DisruptionCause::Drain),
+        (true, false, false) => charge(ExposureCause::VanishedWithBroker),
+        // Neither a black box nor a run folder is sure to survive the loss of its host: that
+        // there is no trace of a start is no proof that there was none.
+        (_, false, true) => charge(ExposureCause::HostLost),
+        // A bystander.
+        (false, true, _) | (false, false, false) => requeue(DisruptionCause::NeverStarted),
+    }]
 }
 
 fn living(run: RunFact, exposed: Option<Exposure>) -> Vec<Action> {
@@ -150,13 +165,14 @@ fn living(run: RunFact, exposed: Option<Exposure>) -> Vec<Action> {
     }
 }
 
-fn charge(death: DeathFact, cause: ExposureCause) -> Action {
+/// A charge for nearness alone.
+fn charge(cause: ExposureCause) -> Action {
     Action::Charge(End::Exposed(Exposure {
         cause,
-        exclusive: death.exclusive,
+        exclusive: false,
     }))
 }
 
-fn disrupted(cause: DisruptionCause) -> End {
-    End::Disrupted { cause }
+fn requeue(cause: DisruptionCause) -> Action {
+    Action::Requeue(End::Disrupted { cause })
 }

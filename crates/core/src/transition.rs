@@ -67,7 +67,9 @@ pub enum Effect {
         /// What it cost.
         charge: Charge,
     },
-    /// The run has to be asked to stop.
+    /// The run has to be asked to stop. Where the job's budget is spent its record is not read
+    /// either (reading it may be what kills): once it is proven ended the attempt ends as
+    /// [`End::Stopped`], and finds the budget spent.
     StopRun {
         /// Whose run.
         attempt: AttemptId,
@@ -134,7 +136,7 @@ pub fn transition(
         } => finish(&mut job, attempt, end, ran, now, chance, policy)?,
         Event::Stop { reason } => stop(&mut job, reason),
         Event::Clear => {
-            job.budget.lift_suspicion();
+            clear(&mut job);
             Vec::new()
         }
     };
@@ -159,10 +161,14 @@ fn claim(
         State::Queued => {}
         State::Backoff { next_at } if is_due(*next_at, now, policy) => {}
         State::Backoff { next_at } => return Err(IllegalTransition::NotDue(*next_at)),
-        other => {
+        State::Running { .. }
+        | State::Succeeded
+        | State::Failed { .. }
+        | State::Cancelled { .. }
+        | State::Quarantined { .. } => {
             return Err(IllegalTransition::WrongState {
                 event: "claim",
-                state: other.as_str(),
+                state: job.state.as_str(),
             });
         }
     }
@@ -174,7 +180,7 @@ fn claim(
         job.state = failed(FailReason::Deadline);
         return Ok(vec![Effect::Settle]);
     }
-    job.attempts += 1;
+    job.attempts = job.attempts.saturating_add(1);
     job.token = job.token.next();
     job.state = State::Running {
         attempt: Attempt {
@@ -225,18 +231,44 @@ fn adopt(
 }
 
 fn stop(job: &mut Job, reason: StopReason) -> Vec<Effect> {
-    if let StopReason::Superseded { job: by } = &reason {
-        job.superseded_by = Some(*by);
-    }
+    let superseded_by = match &reason {
+        StopReason::Superseded { job } => Some(*job),
+        StopReason::Operator | StopReason::SyncLimit | StopReason::Deadline => None,
+    };
     if let State::Running { attempt, stop } = &mut job.state {
-        // The first reason stands: it is what the run was stopped for.
-        stop.get_or_insert(reason);
+        if stop.as_ref().is_none_or(|first| outranks(&reason, first)) {
+            *stop = Some(reason);
+            job.superseded_by = superseded_by;
+        }
         return vec![Effect::StopRun {
             attempt: attempt.id,
         }];
     }
+    job.superseded_by = superseded_by;
     job.state = stopped(reason);
     vec![Effect::Settle]
+}
+
+/// Whether a later reason to stop takes the place of an earlier one; among equals the first
+/// stands. A cancel outranks the deadline, because a run that succeeds in spite of it must not
+/// be handed out; a delete outranks every cancel, because it is what the platform is told of.
+fn outranks(later: &StopReason, first: &StopReason) -> bool {
+    fn rank(reason: &StopReason) -> u8 {
+        match reason {
+            StopReason::Deadline => 0,
+            StopReason::Operator | StopReason::SyncLimit => 1,
+            StopReason::Superseded { .. } => 2,
+        }
+    }
+    rank(later) > rank(first)
+}
+
+fn clear(job: &mut Job) {
+    job.budget.lift_suspicion();
+    // A run that is alone no longer because somebody said so must not be charged as if it were.
+    if let State::Running { attempt, .. } = &mut job.state {
+        attempt.solo = None;
+    }
 }
 
 fn finish(
@@ -339,14 +371,24 @@ fn next_state(
     if now >= job.deadline_at {
         return failed(FailReason::Deadline);
     }
-    match charge {
-        Charge::Disruption => State::Queued,
-        Charge::None | Charge::Crash | Charge::Exposure | Charge::Loss => {
-            let nth = job.budget.setbacks().max(job.tempfails).max(1);
-            State::Backoff {
-                next_at: now.plus(policy.backoff(nth, chance)),
-            }
-        }
+    // Disruptions are no fault of the job's and cost it no time, until there are so many that
+    // going on at once would be a loop.
+    let disrupted = job
+        .budget
+        .disruptions
+        .saturating_add(1)
+        .saturating_sub(policy.suspect_disruptions);
+    if charge == Charge::Disruption && disrupted == 0 {
+        return State::Queued;
+    }
+    let nth = job
+        .budget
+        .setbacks()
+        .max(job.tempfails)
+        .max(disrupted)
+        .max(1);
+    State::Backoff {
+        next_at: now.plus(policy.backoff(nth, chance)),
     }
 }
 
