@@ -1,0 +1,143 @@
+//! The fence: what became of a run, answered so that the answer stays true.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::error::{Context, Result, RunError};
+use crate::folder::{Gate, RunFolder, STARTED, TOMBSTONE};
+use crate::frame::Kind;
+use crate::record::ExitRecord;
+
+/// What became of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Probe {
+    /// No user code of this run ever ran, and none ever will.
+    NeverStarted,
+    /// Its shim is there.
+    Alive,
+    /// Its shim is dead and its tree is not known to be: [`RunFolder::sweep`] it.
+    Lingering,
+    /// It ended, and this is how.
+    Exited(Box<ExitRecord>),
+    /// It started, its shim and its tree are gone, and nobody wrote down how it ended.
+    Vanished,
+}
+
+// The fence.
+//
+// Five facts, each in a place of its own, and the order in which they can become true:
+//
+//   locked      flock on `lock`. Taken by the starter *before* it spawns and handed to the shim as
+//               an open descriptor, so it is held from the shim's first instruction to its last.
+//               Nobody else in the tree keeps a copy while user code runs. Outside the gate (a
+//               lock on the folder itself, see `Gate`) only starters and shims hold it.
+//   taken up    the record in `lock`. Written by the shim, before anything else.
+//   started     the record in `started`, durable before the action's first instruction.
+//   ended       the record in `exit`, durable, written when the whole tree is gone.
+//   tombstone   a file of that name. Written by whoever answers NeverStarted or Vanished, while it
+//               holds the lock. Never removed but with the folder.
+//
+// Invariant: user code of a run can start only in a process that holds `locked`, after that process
+// looked for a tombstone *while holding it* and found none. Hence
+//
+//   * lock free and no `started`: no user code ran, for `started` comes first. With a tombstone
+//     written under the lock, none ever will: a shim that was spawned and has not run yet would
+//     hold the lock (the descriptor is open in it), so there is none; a starter that comes later
+//     finds the tombstone, and so does a shim that it may have spawned nonetheless.
+//   * lock free, `started`, no `ended`: the shim died. That says nothing about its tree, whose
+//     emptiness is proven by the recorded containment. Empty and without a shim, it can only stay
+//     empty: the tombstone keeps shims away.
+//   * `ended` is final whatever else is there.
+//
+// A kernel restart frees the lock, and `started` and `ended` were made durable before what they
+// announce; a tree cannot outlive its kernel, so another boot id proves it empty.
+impl RunFolder {
+    /// Finds out what became of the run. The answers `NeverStarted`, `Exited` and `Vanished` stay
+    /// true; `Alive` and `Lingering` were true at one point of the call.
+    ///
+    /// A folder that does not exist is made, to hold the tombstone.
+    ///
+    /// # Errors
+    /// No answer: something cannot be read, or the tombstone not be written.
+    pub fn probe(&self) -> Result<Probe> {
+        let Some(gate) = self.gate(true)? else {
+            return Err(RunError::Busy {
+                path: self.path().to_owned(),
+                waited_secs: 0,
+            });
+        };
+        let Some(lock) = self.try_lock(&gate)? else {
+            return Ok(Probe::Alive);
+        };
+        let answer = self.settle(&gate)?;
+        drop(lock);
+        Ok(answer)
+    }
+
+    /// The answer about a run whose lock we hold.
+    fn settle(&self, gate: &Gate) -> Result<Probe> {
+        match self.exit_record() {
+            Ok(Some(record)) if record.tree_ended || self.tree_is_empty()? => {
+                return Ok(Probe::Exited(Box::new(record)));
+            }
+            Ok(Some(_)) => return Ok(Probe::Lingering),
+            // A torn record: the shim, or the host, died while it was written. Or something that
+            // ran as our own user spoiled it, which must not leave the run without an answer.
+            Ok(None)
+            | Err(RunError::Record { .. } | RunError::Content { .. } | RunError::NotPlain { .. }) =>
+                {}
+            Err(error) => return Err(error),
+        }
+        match self.read(&gate.dir, STARTED, Kind::Started) {
+            Ok(None) => {
+                self.bury(&gate.dir, "never started")?;
+                Ok(Probe::NeverStarted)
+            }
+            // A torn record was not durable yet, so the action had not been let go. Saying
+            // Vanished is the careful answer nonetheless.
+            Ok(Some(_)) | Err(RunError::Record { .. } | RunError::NotPlain { .. }) => {
+                if !self.tree_is_empty()? {
+                    return Ok(Probe::Lingering);
+                }
+                self.bury(&gate.dir, "vanished")?;
+                Ok(Probe::Vanished)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves a tombstone. The caller holds the lock.
+    pub(crate) fn bury(&self, dir: &OwnedFd, epitaph: &str) -> Result<()> {
+        let path = self.path().join(TOMBSTONE);
+        let stone = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let mut stone = match stone {
+            Ok(stone) => stone,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) => return Err(error).context("create", &path),
+        };
+        // The words are for people: on a full disk the name alone does.
+        writeln!(stone, "{epitaph}").ok();
+        stone
+            .sync_all()
+            .or_else(tolerate_no_space)
+            .context("write", &path)?;
+        let dir = File::from(dir.try_clone().context("open", self.path())?);
+        dir.sync_all()
+            .or_else(tolerate_no_space)
+            .context("write", self.path())
+    }
+}
+
+fn tolerate_no_space(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        Ok(())
+    } else {
+        Err(error)
+    }
+}

@@ -1,0 +1,296 @@
+//! The run root: the folder of all runs of a host. Its random id is the host's identity.
+//!
+//! ```text
+//! ROOT/format              run/1
+//! ROOT/id                  the root's id, once and for all
+//! ROOT/boots/BOOT_ID.lock  held for life by the broker process of that boot
+//! ROOT/runs/ATTEMPT_ID/    one run
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock, fstatvfs, statfs};
+
+use crate::error::{Context, Result, RunError};
+use crate::files;
+use crate::folder::RunFolder;
+
+/// The format of everything in a run root.
+pub const FORMAT: &str = "run/1";
+
+/// A run root that is ours and in a format that we read.
+#[derive(Clone, Debug)]
+pub struct RunRoot {
+    path: PathBuf,
+    id: String,
+}
+
+/// A boot's lock, held as long as this lives.
+#[derive(Debug)]
+pub struct BootLock {
+    _file: File,
+}
+
+/// The runs of a root.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// Names of run folders, in order.
+    pub names: Vec<String>,
+    /// How many entries bear a name that no run has.
+    pub ignored: usize,
+    /// Whether there are more than were asked for.
+    pub truncated: bool,
+}
+
+impl RunRoot {
+    /// Opens a run root, and makes it first if there is none. `new_id` (a fresh UUID) becomes the
+    /// id of a new root; an existing root keeps its own.
+    ///
+    /// # Errors
+    /// A network or FUSE file system, a foreign owner, another format, or what the operating
+    /// system says.
+    pub fn open(path: &Path, new_id: &str) -> Result<Self> {
+        check_name("run root id", new_id)?;
+        private_dir(path)?;
+        let path = path.canonicalize().context("resolve", path)?;
+        refuse_remote(&path)?;
+        claim_privately(&path)?;
+        let format = once(&path, "format", FORMAT)?;
+        if format != FORMAT {
+            return Err(RunError::Format {
+                path,
+                found: format.chars().take(32).collect(),
+            });
+        }
+        let id = once(&path, "id", new_id)?;
+        check_name("run root id", &id)?;
+        for name in ["boots", "runs"] {
+            private_dir(&path.join(name))?;
+        }
+        Ok(Self { path, id })
+    }
+
+    /// The host's identity.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Where it is, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the lock of this process's boot. It is held before it can be seen.
+    ///
+    /// # Errors
+    /// The name is taken or malformed, or what the operating system says.
+    pub fn lock_boot(&self, boot_id: &str) -> Result<BootLock> {
+        let path = self.boot_path(boot_id)?;
+        let fresh = path.with_extension("new");
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&fresh)
+            .context("create", &fresh)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).context("lock", &fresh)?;
+        fs::hard_link(&fresh, &path).context("create", &path)?;
+        fs::remove_file(&fresh).context("remove", &fresh)?;
+        Ok(BootLock { _file: file })
+    }
+
+    /// Whether the process of that boot is dead: its lock is free, or was never there. A boot id
+    /// is never used twice, so the answer `true` stays true.
+    ///
+    /// # Errors
+    /// The name is malformed, or what the operating system says.
+    pub fn boot_is_dead(&self, boot_id: &str) -> Result<bool> {
+        let path = self.boot_path(boot_id)?;
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error).context("open", &path),
+        };
+        // Shared, so that two who ask at once do not take each other for the boot.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error).context("lock", &path),
+        }
+    }
+
+    /// The boots that left a lock file, dead or alive, at most `max` of them.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn boots(&self, max: usize) -> Result<Listing> {
+        list(&self.path.join("boots"), ".lock", max)
+    }
+
+    /// Removes the lock file of a dead boot. Repeating it is no error.
+    ///
+    /// # Errors
+    /// The boot is alive ([`RunError::Busy`]), or what the operating system says.
+    pub fn forget_boot(&self, boot_id: &str) -> Result<()> {
+        let path = self.boot_path(boot_id)?;
+        if !self.boot_is_dead(boot_id)? {
+            return Err(RunError::Busy {
+                path,
+                waited_secs: 0,
+            });
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).context("remove", &path)
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The run folders, at most `max` of them.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn runs(&self, max: usize) -> Result<Listing> {
+        list(&self.path.join("runs"), "", max)
+    }
+
+    /// A run of this root, whether its folder exists or not.
+    ///
+    /// # Errors
+    /// The attempt id cannot be a file name.
+    pub fn run(&self, attempt_id: &str) -> Result<RunFolder> {
+        check_name("attempt id", attempt_id)?;
+        Ok(RunFolder::new(
+            self.path.join("runs").join(attempt_id),
+            attempt_id.to_owned(),
+        ))
+    }
+
+    /// Room left on the run root's disk for this user, in bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let dir = files::open_dir(&self.path).context("open", &self.path)?;
+        let stat = fstatvfs(&dir).context("measure", &self.path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn boot_path(&self, boot_id: &str) -> Result<PathBuf> {
+        check_name("boot id", boot_id)?;
+        Ok(self.path.join("boots").join(format!("{boot_id}.lock")))
+    }
+}
+
+/// Names become file names: letters, digits and hyphens only.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(RunError::Name {
+        what,
+        value: name.chars().take(80).collect(),
+    })
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && !name.starts_with('-')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn private_dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .context("create", path)
+}
+
+/// 0700, or 0711 where actions run as users of their own and must pass.
+fn claim_privately(path: &Path) -> Result<()> {
+    let meta = fs::metadata(path).context("look at", path)?;
+    let us = rustix::process::geteuid().as_raw();
+    if meta.uid() != us {
+        return Err(RunError::Owner {
+            path: path.to_owned(),
+            owner: meta.uid(),
+            us,
+        });
+    }
+    if meta.mode() & 0o066 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o700)).context("protect", path)?;
+    }
+    Ok(())
+}
+
+fn refuse_remote(path: &Path) -> Result<()> {
+    let magic = statfs(path)
+        .context("look at the file system of", path)?
+        .f_type;
+    // Numbers as in statfs(2).
+    let filesystem = match magic as u64 & 0xffff_ffff {
+        0x6969 => "NFS",
+        0x6573_5546 => "FUSE",
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => "SMB",
+        _ => return Ok(()),
+    };
+    Err(RunError::FileSystem {
+        path: path.to_owned(),
+        filesystem,
+    })
+}
+
+/// Gives a file its content once: who comes later, or at the same time, reads what the first one
+/// wrote.
+fn once(dir: &Path, name: &str, content: &str) -> Result<String> {
+    let path = dir.join(name);
+    if !path.exists() {
+        let fresh = dir.join(format!("{name}.{}", std::process::id()));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)
+            .context("create", &fresh)?;
+        writeln!(file, "{content}").context("write", &fresh)?;
+        file.sync_all().context("write", &fresh)?;
+        match fs::hard_link(&fresh, &path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).context("create", &path);
+            }
+            Ok(()) | Err(_) => fs::remove_file(&fresh).context("remove", &fresh)?,
+        }
+        File::open(dir)
+            .and_then(|dir| dir.sync_all())
+            .context("write", dir)?;
+    }
+    let bytes = files::read_bounded(files::open_dir(dir).context("open", dir)?, dir, name, 256)?;
+    Ok(String::from_utf8_lossy(&bytes.unwrap_or_default())
+        .trim_end()
+        .to_owned())
+}
+
+fn list(dir: &Path, suffix: &str, max: usize) -> Result<Listing> {
+    let mut listing = Listing::default();
+    for entry in fs::read_dir(dir).context("list", dir)? {
+        let name = entry.context("list", dir)?.file_name();
+        match name.to_str().and_then(|name| name.strip_suffix(suffix)) {
+            Some(name) if is_name(name) && listing.names.len() < max => {
+                listing.names.push(name.to_owned());
+            }
+            Some(name) if is_name(name) => listing.truncated = true,
+            Some(_) | None => listing.ignored += 1,
+        }
+    }
+    listing.names.sort_unstable();
+    Ok(listing)
+}
