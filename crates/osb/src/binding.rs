@@ -230,7 +230,12 @@ impl FromObject for Binding {
     }
 }
 
-/// The answer to a bind. A binding in progress has no credentials to show.
+/// The answer to a bind. A binding in progress has no credentials to show:
+///
+/// ```compile_fail
+/// use evenkeel_osb::{BindAnswer, Binding};
+/// BindAnswer::InProgress(Binding::default());
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum BindAnswer {

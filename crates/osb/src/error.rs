@@ -43,7 +43,11 @@ impl ErrorCode {
 
 /// An error answer: its status, and a body that always has a description.
 ///
-/// It cannot carry `instance_usable` or `update_repeatable`; see [`UpdateError`] and [`DeprovisionError`].
+/// It cannot carry `instance_usable` or `update_repeatable`; see [`UpdateError`] and [`DeprovisionError`]:
+///
+/// ```compile_fail
+/// evenkeel_osb::ErrorBody::conflict("the id is taken").instance_usable(true);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorBody {
     #[serde(skip)]
@@ -261,7 +265,12 @@ impl<E: Into<ErrorBody>> From<E> for UpdateError {
     }
 }
 
-/// The error answer to a deprovision, which may say whether the instance is still usable.
+/// The error answer to a deprovision, which may say whether the instance is still usable, and nothing about updates:
+///
+/// ```compile_fail
+/// use evenkeel_osb::{DeprovisionError, ErrorBody};
+/// DeprovisionError::from(ErrorBody::internal("")).update_repeatable(true);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeprovisionError {
     #[serde(flatten)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::body::BadRequest;
 use crate::error::ErrorBody;
 
 pub use identity::{IdentityError, OriginatingIdentity};
@@ -18,6 +19,28 @@ pub const ORIGINATING_IDENTITY: &str = "X-Broker-API-Originating-Identity";
 pub const REQUEST_IDENTITY: &str = "X-Broker-API-Request-Identity";
 /// When to poll or try again.
 pub const RETRY_AFTER: &str = "Retry-After";
+
+/// Checks the `Content-Type` of a request that has a body: JSON, with whatever parameters. A missing one is taken
+/// for JSON.
+///
+/// # Errors
+/// Any other type; the specification's practice is 400 and not 415.
+pub fn check_content_type(header: Option<&[u8]>) -> Result<(), BadRequest> {
+    let Some(header) = header else { return Ok(()) };
+    let essence = header
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    if essence.eq_ignore_ascii_case(b"application/json") {
+        Ok(())
+    } else {
+        Err(BadRequest::new(
+            "",
+            "the Content-Type must be application/json",
+        ))
+    }
+}
 
 /// A version of the API, `MAJOR.MINOR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,7 +177,9 @@ impl RetryAfter {
 
     /// A duration, rounded up to whole seconds.
     pub fn at_least(duration: Duration) -> Self {
-        let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+        let seconds = duration
+            .as_secs()
+            .saturating_add(u64::from(duration.subsec_nanos() > 0));
         Self(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 

@@ -1,0 +1,4 @@
+mod broker;
+mod calls;
+mod failures;
+mod waiting;
