@@ -12,13 +12,13 @@ use crate::fence::Probe;
 use crate::folder::{EXIT, LOCK, OUT, REQUEST, RunFolder, SECRETS, STARTED, TMP, TOMBSTONE, WORK};
 
 impl RunFolder {
-    /// Removes the run's folder, what is secret first. May be repeated, and goes on where an
-    /// earlier call was cut off. Afterwards the folder is as if it had never been: only the
-    /// caller's own records keep the run from being started again.
+    /// Removes the run's folder, what is secret first, and keeps its log. May be repeated, and
+    /// goes on where an earlier call was cut off. Afterwards the run is as if it had never been:
+    /// only the caller's own records keep it from being started again.
     ///
     /// # Errors
     /// The run is alive or lingering, or what the operating system says.
-    pub fn dispose(&self) -> Result<()> {
+    pub fn conclude(&self) -> Result<()> {
         if self.gate(false)?.is_none() {
             return Ok(());
         }
@@ -46,6 +46,7 @@ impl RunFolder {
         for name in [SECRETS, REQUEST, OUT, EXIT, WORK, TMP] {
             self.remove(&gate.dir, name.as_bytes())?;
         }
+        self.keep_log()?;
         for name in names(&gate.dir).context("list", self.path())? {
             if !last.iter().any(|last| last.as_bytes() == name) {
                 self.remove(&gate.dir, &name)?;
@@ -72,7 +73,7 @@ impl RunFolder {
 
 /// Removes a file or a folder with everything in it, however deeply an action nested it: folders
 /// found inside are moved up beside the one being emptied, so neither stack nor descriptors grow.
-fn remove_tree(dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+pub(crate) fn remove_tree(dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => return Ok(()),
         Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
@@ -146,7 +147,7 @@ mod tests {
         let top = root.path().join("work");
         std::fs::create_dir(&top).unwrap();
         let mut at = files::open_dir(&top).unwrap();
-        for _ in 0..5000 {
+        for _ in 0..1500 {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = files::open_dir_at(&at, "d").unwrap();
         }

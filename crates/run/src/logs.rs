@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, unlinkat};
 
@@ -36,78 +38,138 @@ pub struct StreamTail {
     pub cut: bool,
 }
 
+impl StreamTail {
+    /// The bytes as text; what is not UTF-8 is replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
 impl RunFolder {
-    /// The last bytes of both streams, at most `max_bytes` of each.
+    /// The last bytes of both streams, at most `max_bytes` of each; `None` if the run has neither
+    /// a folder nor a kept log.
     ///
     /// # Errors
-    /// Something cannot be read. A run without a log has an empty one.
-    pub fn log_tail(&self, max_bytes: u64) -> Result<LogTail> {
-        let Some(dir) = self.open()? else {
-            return Ok(LogTail::default());
-        };
-        Ok(LogTail {
-            stdout: self.stream_tail(&dir, STDOUT, max_bytes)?,
-            stderr: self.stream_tail(&dir, STDERR, max_bytes)?,
-        })
-    }
-
-    fn stream_tail(&self, dir: &OwnedFd, name: &str, max_bytes: u64) -> Result<StreamTail> {
-        let half = self
-            .spec()
-            .ok()
-            .flatten()
-            .map_or(u64::MAX, |spec| head_bytes(spec.log_max_bytes));
-        let mut tail = StreamTail::default();
-        let segments = segment_numbers(self.path(), name)?;
-        let first = segments.first().copied().unwrap_or(1);
-        let left_out = (first - 1).saturating_mul(segment_bytes(half));
-        let mut pieces = vec![name.to_owned()];
-        pieces.extend(segments.iter().map(|number| format!("{name}.{number}")));
-        for (index, piece) in pieces.iter().enumerate().rev() {
-            let room = max_bytes.saturating_sub(tail.bytes.len() as u64);
-            let (mut bytes, cut) = self.piece_tail(dir, piece, room)?;
-            if index == 1 && left_out > 0 && !cut {
-                let mut marked = format!("\n[{left_out} bytes were not kept]\n").into_bytes();
-                marked.append(&mut bytes);
-                bytes = marked;
+    /// Something cannot be read.
+    pub fn log_tail(&self, max_bytes: u64) -> Result<Option<LogTail>> {
+        for folder in [self.path().to_owned(), self.kept_log()] {
+            let dir = match files::open_dir(&folder) {
+                Ok(dir) => dir,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).context("open", &folder),
+            };
+            let names = log_files(&folder)?;
+            // A folder that only holds a tombstone says nothing about a log that was kept.
+            if folder == self.path() && names.is_empty() && self.kept_log().exists() {
+                continue;
             }
-            tail.cut |= cut;
-            bytes.append(&mut tail.bytes);
-            tail.bytes = bytes;
+            return Ok(Some(LogTail {
+                stdout: stream_tail(&dir, &folder, STDOUT, max_bytes)?,
+                stderr: stream_tail(&dir, &folder, STDERR, max_bytes)?,
+            }));
         }
-        let surplus = tail
-            .bytes
-            .len()
-            .saturating_sub(usize::try_from(max_bytes).unwrap_or(usize::MAX));
-        tail.bytes.drain(..surplus);
-        tail.cut |= surplus > 0 || left_out > 0;
-        Ok(tail)
+        Ok(None)
     }
 
-    fn piece_tail(&self, dir: &OwnedFd, name: &str, room: u64) -> Result<(Vec<u8>, bool)> {
-        let path = self.path().join(name);
-        match files::open_untrusted(dir, name).context("open", &path)? {
-            // The shim may have moved on to another segment meanwhile.
-            Untrusted::Missing => Ok((Vec::new(), false)),
-            Untrusted::Other(found) => Err(RunError::NotPlain {
-                path,
-                found: found.to_owned(),
-                max_bytes: room,
-            }),
-            Untrusted::Plain(mut file, size) => {
-                let skip = size.saturating_sub(room);
-                file.seek(SeekFrom::Start(skip)).context("read", &path)?;
-                let mut bytes = Vec::new();
-                file.take(room)
-                    .read_to_end(&mut bytes)
-                    .context("read", &path)?;
-                Ok((bytes, skip > 0))
-            }
+    /// Moves the log to where it outlives the run's folder.
+    pub(crate) fn keep_log(&self) -> Result<()> {
+        let names = log_files(self.path())?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        let kept = self.kept_log();
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&kept)
+            .context("create", &kept)?;
+        for name in names {
+            let (from, to) = (self.path().join(&name), kept.join(&name));
+            std::fs::rename(&from, &to).context("keep", &from)?;
+        }
+        Ok(())
+    }
+
+    fn kept_log(&self) -> PathBuf {
+        let root = self
+            .path()
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(self.path());
+        root.join("logs").join(self.attempt_id())
+    }
+}
+
+fn stream_tail(dir: &OwnedFd, folder: &Path, name: &str, max_bytes: u64) -> Result<StreamTail> {
+    let mut tail = StreamTail::default();
+    let segments = segment_numbers(folder, name)?;
+    let left_out = match segments.first() {
+        // The head is full by then, and tells how long a segment is.
+        Some(first) => {
+            let head = std::fs::symlink_metadata(folder.join(name)).map_or(0, |meta| meta.len());
+            (first - 1).saturating_mul(segment_bytes(head))
+        }
+        None => 0,
+    };
+    let mut pieces = vec![name.to_owned()];
+    pieces.extend(segments.iter().map(|number| format!("{name}.{number}")));
+    for (index, piece) in pieces.iter().enumerate().rev() {
+        let room = max_bytes.saturating_sub(tail.bytes.len() as u64);
+        let (mut bytes, cut) = piece_tail(dir, folder, piece, room)?;
+        if index == 1 && left_out > 0 && !cut {
+            let mut marked = format!("\n[{left_out} bytes were not kept]\n").into_bytes();
+            marked.append(&mut bytes);
+            bytes = marked;
+        }
+        tail.cut |= cut;
+        bytes.append(&mut tail.bytes);
+        tail.bytes = bytes;
+    }
+    let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+    let surplus = tail.bytes.len().saturating_sub(max);
+    tail.bytes.drain(..surplus);
+    tail.cut |= surplus > 0 || left_out > 0;
+    Ok(tail)
+}
+
+fn piece_tail(dir: &OwnedFd, folder: &Path, name: &str, room: u64) -> Result<(Vec<u8>, bool)> {
+    let path = folder.join(name);
+    match files::open_untrusted(dir, name).context("open", &path)? {
+        // The shim may have moved on to another segment meanwhile.
+        Untrusted::Missing => Ok((Vec::new(), false)),
+        Untrusted::Other(found) => Err(RunError::NotPlain {
+            path,
+            found: found.to_owned(),
+            max_bytes: room,
+        }),
+        Untrusted::Plain(mut file, size) => {
+            let skip = size.saturating_sub(room);
+            file.seek(SeekFrom::Start(skip)).context("read", &path)?;
+            let mut bytes = Vec::new();
+            file.take(room)
+                .read_to_end(&mut bytes)
+                .context("read", &path)?;
+            Ok((bytes, skip > 0))
         }
     }
 }
 
-fn segment_numbers(folder: &std::path::Path, name: &str) -> Result<Vec<u64>> {
+/// The plain files of a log in a folder.
+fn log_files(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).context("list", folder)? {
+        let entry = entry.context("list", folder)?;
+        let plain = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let stem = name.split('.').next().unwrap_or_default();
+        if plain && matches!(stem, STDOUT | STDERR) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn segment_numbers(folder: &Path, name: &str) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(folder).context("list", folder)? {
         let entry = entry.context("list", folder)?.file_name();

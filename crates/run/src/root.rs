@@ -5,15 +5,18 @@
 //! ROOT/id                  the root's id, once and for all
 //! ROOT/boots/BOOT_ID.lock  held for life by the broker process of that boot
 //! ROOT/runs/ATTEMPT_ID/    one run
+//! ROOT/logs/ATTEMPT_ID/    the log of a run that was concluded
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, fstatvfs, statfs};
 
+use crate::dispose::remove_tree;
 use crate::error::{Context, Result, RunError};
 use crate::files;
 use crate::folder::RunFolder;
@@ -67,7 +70,7 @@ impl RunRoot {
         }
         let id = once(&path, "id", new_id)?;
         check_name("run root id", &id)?;
-        for name in ["boots", "runs"] {
+        for name in ["boots", "runs", "logs"] {
             private_dir(&path.join(name))?;
         }
         Ok(Self { path, id })
@@ -169,6 +172,32 @@ impl RunRoot {
             self.path.join("runs").join(attempt_id),
             attempt_id.to_owned(),
         ))
+    }
+
+    /// Removes kept logs that were last written before `before_ms` (milliseconds since the Unix
+    /// epoch); says how many.
+    ///
+    /// # Errors
+    /// What the operating system says; those removed until then stay removed.
+    pub fn forget_logs(&self, before_ms: i64) -> Result<usize> {
+        let logs = self.path.join("logs");
+        let dir = files::open_dir(&logs).context("open", &logs)?;
+        let mut removed = 0;
+        for entry in fs::read_dir(&logs).context("list", &logs)? {
+            let entry = entry.context("list", &logs)?;
+            let Ok(meta) = entry.metadata() else { continue };
+            let written_ms = meta
+                .mtime()
+                .saturating_mul(1000)
+                .saturating_add(meta.mtime_nsec() / 1_000_000);
+            if written_ms < before_ms {
+                remove_tree(&dir, entry.file_name().as_bytes())
+                    .map_err(io::Error::from)
+                    .context("remove", &entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Room left on the run root's disk for this user, in bytes.
