@@ -5,7 +5,7 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /admin/v1/jobs?state=&instance=&service=&limit=&before=` | [`JobList`]; `state` may be repeated or a list with commas, `limit` is 1 to 1,000 (100) |
+//! | `GET /admin/v1/jobs?state=&instance=&service=&limit=&before=` | [`JobList`]; `state` may be repeated or a list with commas, `limit` is 1 to 500 (100) |
 //! | `GET /admin/v1/jobs/{id}` | [`JobDetail`] |
 //! | `GET /admin/v1/jobs/{id}/log?attempt=&bytes=` | [`JobLog`]; `attempt` is an ordinal (the last), `bytes` of each stream at most 1 MiB (64 KiB) |
 //! | `POST /admin/v1/jobs/{id}/retry`, `/discard`, `/cancel`, `/clear` | [`Acted`] with 200, 201 (a new job) or 202 (asked to stop); 404, or 409 where it does not apply |
@@ -255,6 +255,9 @@ pub struct Attempt {
     /// What that cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge: Option<Charge>,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charge_reason: Option<String>,
     /// The most memory that its tree is known to have used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
@@ -385,6 +388,8 @@ pub struct Live {
 pub struct Ready {
     /// Whether requests are served: no reason is blocking.
     pub ready: bool,
+    /// The same in words.
+    pub description: String,
     /// What is not as it ought to be.
     pub reasons: Vec<Reason>,
     /// What the configuration means here (as what becomes of runs at shutdown).

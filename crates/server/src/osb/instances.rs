@@ -1,0 +1,199 @@
+//! Service instances: provision, update, deprovision, fetch.
+
+use axum::response::Response;
+use evenkeel_core::action::Action;
+use evenkeel_core::bundle::AsyncMode;
+use evenkeel_core::ids::{IdError, InstanceId, JobId, ServiceId};
+use evenkeel_core::instance::Status;
+use evenkeel_engine::ask::{Answer, Deprovision, Provision, Refusal, Update};
+use evenkeel_osb::{
+    BadRequest, DeleteAnswer, ErrorBody, FromObject as _, InProgress, InstanceDetails,
+    InstanceInProgress, InstanceInfo, MaintenanceInfo, Operation, ProvisionAnswer,
+    ProvisionRequest, UpdateAnswer, UpdateRequest,
+};
+
+use super::outputs::instance_info;
+use super::refusal::store_error;
+use super::{Ask, OsbState};
+use crate::exchange::json;
+
+impl OsbState {
+    pub(super) async fn provision(
+        &self,
+        mut ask: Ask<'_>,
+        instance: InstanceId,
+    ) -> Result<Response, ErrorBody> {
+        let request = ProvisionRequest::from_object(&ask.body().await?)?;
+        let provision = Provision {
+            instance: instance.clone(),
+            service: field("service_id", request.service_id)?,
+            plan: field("plan_id", request.plan_id)?,
+            organization_guid: request.organization_guid,
+            space_guid: request.space_guid,
+            parameters: request.parameters.into_exposed(),
+            context: request.context.as_object().clone(),
+            maintenance_version: request.maintenance_info.map(|info| info.version),
+        };
+        let answer = match self.engine.provision(ask.caller(), provision).await {
+            Ok(answer) => answer,
+            Err(refusal) => return Ok(self.refused(Action::Provision, refusal)),
+        };
+        let info = self.info(&instance).await;
+        let answer = match answer {
+            Answer::Done(_) => ProvisionAnswer::Created(info),
+            Answer::Already => ProvisionAnswer::Exists(info),
+            Answer::InProgress(job) => ProvisionAnswer::InProgress(InstanceInProgress {
+                info,
+                operation: operation(job),
+            }),
+        };
+        Ok(json(answer.status(), &answer))
+    }
+
+    pub(super) async fn update(
+        &self,
+        mut ask: Ask<'_>,
+        instance: InstanceId,
+    ) -> Result<Response, ErrorBody> {
+        let request = UpdateRequest::from_object(&ask.body().await?)?;
+        let context = request.context;
+        let update = Update {
+            instance: instance.clone(),
+            service: field("service_id", request.service_id)?,
+            plan: request
+                .plan_id
+                .map(|plan| field("plan_id", plan))
+                .transpose()?,
+            parameters: request.parameters.into_exposed(),
+            context: (!context.is_empty()).then(|| context.as_object().clone()),
+            maintenance_version: request.maintenance_info.map(|info| info.version),
+        };
+        let answer = match self.engine.update(ask.caller(), update).await {
+            Ok(answer) => answer,
+            Err(refusal) => return Ok(self.refused(Action::Update, refusal)),
+        };
+        let info = self.info(&instance).await;
+        let answer = match answer {
+            Answer::Done(_) | Answer::Already => UpdateAnswer::Updated(info),
+            Answer::InProgress(job) => UpdateAnswer::InProgress(InstanceInProgress {
+                info,
+                operation: operation(job),
+            }),
+        };
+        Ok(json(answer.status(), &answer))
+    }
+
+    pub(super) async fn deprovision(
+        &self,
+        ask: Ask<'_>,
+        instance: InstanceId,
+    ) -> Result<Response, ErrorBody> {
+        // Also of an instance that nobody knows: 400 comes before 410.
+        ask.query.required_service_id()?;
+        ask.query.required_plan_id()?;
+        let deprovision = Deprovision { instance };
+        match self.engine.deprovision(ask.caller(), deprovision).await {
+            Ok(answer) => Ok(deleted(answer)),
+            Err(Refusal::NoInstance(_)) if self.needs_async(&ask, Action::Deprovision) => {
+                Err(ErrorBody::async_required())
+            }
+            Err(refusal) => Ok(self.refused(Action::Deprovision, refusal)),
+        }
+    }
+
+    pub(super) async fn instance(&self, id: &InstanceId) -> Result<Response, ErrorBody> {
+        let missing =
+            || ErrorBody::not_found(format!("There is no service instance {:?}.", id.as_str()));
+        let found = self
+            .engine
+            .read()
+            .instance(id)
+            .await
+            .map_err(|error| store_error(&error))?;
+        let view = found.ok_or_else(missing)?;
+        match view.status {
+            Status::Deleted => return Err(missing()),
+            Status::Creating | Status::CreateFailed => {
+                return Err(ErrorBody::not_found(
+                    "The service instance is not provisioned.",
+                ));
+            }
+            Status::Deleting | Status::Ready | Status::DeleteFailed => {}
+        }
+        let busy = view.active.iter().find(|job| !job.superseded);
+        if let Some(job) = busy {
+            let (action, id) = (job.action, job.id);
+            return Err(ErrorBody::concurrency(format!(
+                "{action} {id} is under way for it."
+            )));
+        }
+        let details = InstanceDetails {
+            service_id: Some(view.service.into()),
+            plan_id: Some(view.plan.into()),
+            info: instance_info(&view.outputs),
+            parameters: view.parameters.into(),
+            maintenance_info: view.maintenance_version.map(|version| MaintenanceInfo {
+                version,
+                description: None,
+            }),
+        };
+        Ok(json(200, &details))
+    }
+
+    /// Whether the catalog says that a delete, which found nothing to delete, could only have
+    /// been asynchronous: 422 comes before 410.
+    pub(super) fn needs_async(&self, ask: &Ask<'_>, action: Action) -> bool {
+        if ask.query.accepts_incomplete {
+            return false;
+        }
+        let service = ask
+            .query
+            .service_id
+            .clone()
+            .and_then(|id| ServiceId::new(id).ok());
+        let catalog = self.engine.catalog();
+        let pinned = service.and_then(|id| catalog.service(&id));
+        pinned
+            .and_then(|pinned| pinned.bundle.actions.get(&action))
+            .is_some_and(|spec| spec.async_mode == AsyncMode::Required)
+    }
+
+    /// What is known of an instance with an answer that stands: if it cannot be read, the
+    /// platform gets the answer without.
+    async fn info(&self, id: &InstanceId) -> InstanceInfo {
+        match self.engine.read().instance(id).await {
+            Ok(view) => view
+                .map(|view| instance_info(&view.outputs))
+                .unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, "an answer goes without the instance's dashboard");
+                InstanceInfo::default()
+            }
+        }
+    }
+}
+
+/// The answer to a delete.
+pub(super) fn deleted(answer: Answer) -> Response {
+    let answer = match answer {
+        Answer::Done(_) | Answer::Already => DeleteAnswer::Deleted {},
+        Answer::InProgress(job) => DeleteAnswer::InProgress(InProgress {
+            operation: operation(job),
+        }),
+    };
+    json(answer.status(), &answer)
+}
+
+/// The name under which a job is polled.
+pub(super) fn operation(job: JobId) -> Option<Operation> {
+    // A UUID has unreserved characters only.
+    Operation::new(job.to_string()).ok()
+}
+
+/// An id that a body names.
+pub(super) fn field<T>(name: &str, text: String) -> Result<T, ErrorBody>
+where
+    T: TryFrom<String, Error = IdError>,
+{
+    T::try_from(text).map_err(|error| BadRequest::new(format!("/{name}"), error.to_string()).into())
+}

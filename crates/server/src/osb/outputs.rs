@@ -1,0 +1,157 @@
+//! What actions wrote, as platforms see it.
+
+use evenkeel_core::request::{Object, Outputs};
+use evenkeel_osb::{BadRequest, Binding, ErrorBody, FromObject as _, InstanceInfo};
+use evenkeel_osb::{BindingRule, Requires};
+use serde_json::Value;
+
+/// Dashboard and metadata of an instance. Metadata of the wrong shape is left out: it decides
+/// nothing, and platforms take a malformed one as a failure.
+pub(super) fn instance_info(outputs: &Outputs) -> InstanceInfo {
+    let mut object = Object::new();
+    insert(
+        &mut object,
+        "dashboard_url",
+        outputs.dashboard_url.clone().map(Value::from),
+    );
+    let bare = object.clone();
+    insert(
+        &mut object,
+        "metadata",
+        outputs.metadata.clone().map(Value::from),
+    );
+    InstanceInfo::from_object(&object)
+        .or_else(|_| InstanceInfo::from_object(&bare))
+        .unwrap_or_default()
+}
+
+/// Why what an action wrote is no binding.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadBinding {
+    #[error("{0}")]
+    Shape(#[from] BadRequest),
+    #[error("{0}")]
+    Rule(#[from] BindingRule),
+}
+
+impl From<BadBinding> for ErrorBody {
+    fn from(error: BadBinding) -> Self {
+        Self::internal(format!(
+            "The service made a binding that no platform can use: {error}."
+        ))
+    }
+}
+
+/// What a binding hands out.
+///
+/// # Errors
+/// The action wrote something that the API or the offering's `requires` does not allow. `requires` is `None` where it is not known.
+pub(super) fn binding(
+    outputs: &Outputs,
+    requires: Option<&[Requires]>,
+) -> Result<Binding, BadBinding> {
+    let mut metadata = Object::new();
+    insert(
+        &mut metadata,
+        "expires_at",
+        outputs.expires_at.clone().map(Value::from),
+    );
+    insert(
+        &mut metadata,
+        "renew_before",
+        outputs.renew_before.clone().map(Value::from),
+    );
+    let mut object = Object::new();
+    insert(&mut object, "metadata", Some(Value::from(metadata)));
+    insert(
+        &mut object,
+        "credentials",
+        outputs.credentials.clone().map(Value::from),
+    );
+    insert(
+        &mut object,
+        "syslog_drain_url",
+        outputs.syslog_drain_url.clone().map(Value::from),
+    );
+    insert(
+        &mut object,
+        "route_service_url",
+        outputs.route_service_url.clone().map(Value::from),
+    );
+    insert(
+        &mut object,
+        "volume_mounts",
+        outputs.volume_mounts.clone().map(Value::from),
+    );
+    insert(
+        &mut object,
+        "endpoints",
+        outputs.endpoints.clone().map(Value::from),
+    );
+    let binding = Binding::from_object(&object)?;
+    if let Some(requires) = requires {
+        binding.check(requires)?;
+    }
+    Ok(binding)
+}
+
+fn insert(object: &mut Object, name: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        object.insert(name.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn outputs(value: Value) -> Outputs {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_binding_says_what_its_action_wrote_and_nothing_private() {
+        let outputs = outputs(json!({
+            "credentials": {"password": "p"},
+            "endpoints": [{"host": "h", "ports": ["443"]}],
+            "expires_at": "2030-01-31T23:59:59.0Z",
+            "data": {"private": true},
+            "error_message": "private",
+        }));
+        let written = serde_json::to_value(binding(&outputs, Some(&[])).unwrap()).unwrap();
+        assert_eq!(
+            written,
+            json!({
+                "credentials": {"password": "p"},
+                "endpoints": [{"host": "h", "ports": ["443"]}],
+                "metadata": {"expires_at": "2030-01-31T23:59:59.0Z"},
+            })
+        );
+    }
+
+    #[test]
+    fn a_binding_that_platforms_would_refuse_is_an_error_with_its_reason() {
+        let drained = outputs(json!({"syslog_drain_url": "syslog://x"}));
+        let error = binding(&drained, Some(&[])).unwrap_err();
+        assert!(
+            ErrorBody::from(error)
+                .description()
+                .contains("syslog_drain")
+        );
+        let misshapen = outputs(json!({"endpoints": [{"host": "h", "ports": [443]}]}));
+        assert!(matches!(
+            binding(&misshapen, Some(&[])),
+            Err(BadBinding::Shape(_))
+        ));
+    }
+
+    #[test]
+    fn metadata_of_the_wrong_shape_does_not_take_the_dashboard_with_it() {
+        let outputs = outputs(json!({"dashboard_url": "https://d", "metadata": {"labels": 1}}));
+        assert_eq!(
+            instance_info(&outputs).dashboard_url.as_deref(),
+            Some("https://d")
+        );
+    }
+}
