@@ -1,3 +1,5 @@
 //! Integration tests of the domain.
 
 mod bundle;
+mod fixtures;
+mod transition;

@@ -1,0 +1,5 @@
+//! The transition function: laws that hold over every history, and the rules of charging.
+
+mod charging;
+mod laws;
+mod stopping;
