@@ -1,0 +1,156 @@
+//! What the owner of an attempt writes: all of it behind a fence.
+
+use evenkeel_core::attempt::{Charge, Containment};
+use evenkeel_core::job::Job;
+use evenkeel_core::time::Timestamp;
+use evenkeel_core::transition::{Effect, Event, transition};
+use rusqlite::params;
+
+use super::db::Db;
+use super::rows::{attempt, audit, binding, body, instance, job};
+use super::settle;
+use crate::error::StoreError;
+use crate::seam::{Adoption, Claimed, Fence, Finish, Inputs, Owned};
+
+/// Longer lines of progress are cut.
+const MAX_PROGRESS: usize = 1024;
+
+pub(super) fn adopt(db: &Db<'_>, adoption: &Adoption) -> Result<Owned<Claimed>, StoreError> {
+    let from = &adoption.from;
+    let Some(owned) = job::load_fenced(db, from)? else {
+        return Ok(Owned::Lost);
+    };
+    let event = Event::Adopt {
+        attempt: from.attempt,
+        boot: adoption.boot,
+        exposed: adoption.exposed,
+        ran: adoption.ran,
+    };
+    let (job, effects) = transition(owned, event, adoption.at, db.policy)?;
+    settle::write(db, &job, &effects, None, adoption.at)?;
+    let exposed = adoption.exposed.as_ref();
+    attempt::adopt(db, from.attempt, adoption.boot, exposed)?;
+    let fence = Fence {
+        boot: adoption.boot,
+        token: job.token,
+        ..*from
+    };
+    Ok(Owned::Mine(Claimed { job, fence }))
+}
+
+pub(super) fn inputs(db: &Db<'_>, fence: &Fence) -> Result<Owned<Inputs>, StoreError> {
+    let Some(job) = job::load_fenced(db, fence)? else {
+        return Ok(Owned::Lost);
+    };
+    let target = &job.target;
+    let binding = target.binding.as_ref().map(|binding| binding.uid);
+    Ok(Owned::Mine(Inputs {
+        body: body::load(db, job.id)?,
+        instance_data: data(db, instance::TABLE, &target.instance.to_string())?,
+        binding_data: binding
+            .map(|uid| data(db, binding::TABLE, &uid.to_string()))
+            .transpose()?
+            .flatten(),
+    }))
+}
+
+fn data(
+    db: &Db<'_>,
+    table: &'static str,
+    uid: &str,
+) -> Result<Option<serde_json::Value>, StoreError> {
+    let blob: Option<Vec<u8>> = db
+        .value(&format!("SELECT data FROM {table} WHERE uid = ?1"), [uid])?
+        .flatten();
+    db.open(table, uid, "data", blob.as_deref())
+}
+
+pub(super) fn started(
+    db: &Db<'_>,
+    fence: &Fence,
+    containment: Option<Containment>,
+    at: Timestamp,
+) -> Result<Owned<()>, StoreError> {
+    if !job::is_owner(db, fence)? {
+        return Ok(Owned::Lost);
+    }
+    attempt::started(db, fence.attempt, containment, at)?;
+    touch(db, fence, at)?;
+    Ok(Owned::Mine(()))
+}
+
+pub(super) fn progress(
+    db: &Db<'_>,
+    fence: &Fence,
+    line: &str,
+    at: Timestamp,
+) -> Result<Owned<()>, StoreError> {
+    if !job::is_owner(db, fence)? {
+        return Ok(Owned::Lost);
+    }
+    note_progress(db, fence, line)?;
+    touch(db, fence, at)?;
+    Ok(Owned::Mine(()))
+}
+
+fn note_progress(db: &Db<'_>, fence: &Fence, line: &str) -> Result<(), StoreError> {
+    let line: String = line.chars().take(MAX_PROGRESS).collect();
+    db.execute(
+        "UPDATE jobs SET progress = ?2 WHERE id = ?1",
+        params![fence.job.to_string(), line],
+    )?;
+    Ok(())
+}
+
+fn touch(db: &Db<'_>, fence: &Fence, at: Timestamp) -> Result<(), StoreError> {
+    db.execute(
+        "UPDATE jobs SET updated_at = ?2 WHERE id = ?1",
+        params![fence.job.to_string(), at.0],
+    )?;
+    Ok(())
+}
+
+pub(super) fn finish(db: &Db<'_>, fence: &Fence, done: &Finish) -> Result<Owned<Job>, StoreError> {
+    let Some(owned) = job::load_fenced(db, fence)? else {
+        return Ok(Owned::Lost);
+    };
+    let event = Event::End {
+        attempt: fence.attempt,
+        end: done.end.clone(),
+        ran: done.ran,
+        chance: done.chance,
+    };
+    let (job, effects) = transition(owned, event, done.at, db.policy)?;
+    attempt::close(db, fence.attempt, done, charge(&effects))?;
+    if let Some(line) = &done.progress {
+        note_progress(db, fence, line)?;
+    }
+    // Before the target settles: a target that ends loses its data with the rest.
+    settle::keep_data(db, &job, done.outputs.as_ref())?;
+    settle::write(db, &job, &effects, done.outputs.as_ref(), done.at)?;
+    if charge(&effects) != Charge::None && charge(&effects) != Charge::Disruption {
+        audit::append(
+            db,
+            done.at,
+            audit::BROKER,
+            "charge",
+            (job.id, job.target.instance),
+            &format!(
+                "{} for attempt {}",
+                charge(&effects).as_str(),
+                fence.attempt
+            ),
+        )?;
+    }
+    Ok(Owned::Mine(job))
+}
+
+fn charge(effects: &[Effect]) -> Charge {
+    effects
+        .iter()
+        .find_map(|effect| match effect {
+            Effect::CloseAttempt { charge, .. } => Some(*charge),
+            Effect::StopRun { .. } | Effect::KeepOutputs | Effect::Settle => None,
+        })
+        .unwrap_or(Charge::None)
+}

@@ -1,0 +1,130 @@
+//! What recovery asks: headers only, and no row that cannot be read delays another.
+
+use evenkeel_core::action::Action;
+use evenkeel_core::ids::{AttemptId, JobId};
+use evenkeel_core::instance::settle;
+use evenkeel_core::job::{QuarantineReason, State};
+use evenkeel_core::time::Timestamp;
+use rusqlite::params;
+
+use super::db::{Columns, Db, to_json};
+use super::rows::{UNFINISHED, attempt, audit, binding, instance, job};
+use crate::error::StoreError;
+use crate::seam::RunningRow;
+
+/// The states that this release knows; the text that the index `jobs_strange` was made with.
+const STRANGE: &str = "state NOT IN
+    ('queued', 'running', 'backoff', 'succeeded', 'failed', 'cancelled', 'quarantined')";
+
+/// Most rows a call may ask for.
+const MAX_ROWS: u32 = 1000;
+
+pub(super) fn running(
+    db: &Db<'_>,
+    after: Option<JobId>,
+    limit: u32,
+) -> Result<Vec<RunningRow>, StoreError> {
+    let after = after.map_or_else(String::new, |job| job.to_string());
+    // Ids first, each header by itself: what cannot be read is told apart row by row.
+    let ids: Vec<String> = db.all(
+        &format!(
+            "SELECT id FROM (
+                 SELECT id FROM jobs WHERE state = 'running' AND id > ?1
+                 UNION ALL SELECT id FROM jobs WHERE {STRANGE} AND id > ?1)
+             ORDER BY id LIMIT ?2"
+        ),
+        params![after, limit.min(MAX_ROWS)],
+        |row| Ok(row.get(0)?),
+    )?;
+    let mut rows = Vec::with_capacity(ids.len());
+    for id in ids {
+        let sql = format!("{} WHERE j.id = ?1", job::select(""));
+        match db.one(&sql, [&id], job::read) {
+            Ok(Some(job)) => rows.push(RunningRow::Sound(Box::new(job))),
+            Ok(None) => {}
+            Err(StoreError::Unreadable(message)) => {
+                rows.push(RunningRow::Unreadable { job: id, message })
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(rows)
+}
+
+/// Quarantines a row by its id as text, touching no column that it does not have to. Nothing
+/// happens to a job that is final already.
+pub(super) fn set_aside(
+    db: &Db<'_>,
+    id: &str,
+    message: &str,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let raw = db.one(
+        &format!(
+            "SELECT action, instance_uid, binding_uid, superseded_by IS NOT NULL FROM jobs
+             WHERE id = ?1 AND ({UNFINISHED} OR {STRANGE})"
+        ),
+        [id],
+        |row| {
+            let mut c = Columns::new(row);
+            Ok((
+                c.take::<String>()?,
+                c.take::<String>()?,
+                c.take::<Option<String>>()?,
+                c.take::<bool>()?,
+            ))
+        },
+    )?;
+    let Some((action, instance_uid, binding_uid, superseded)) = raw else {
+        return Ok(());
+    };
+    let reason = QuarantineReason::Unreadable {
+        message: message.to_owned(),
+    };
+    db.execute(
+        "UPDATE jobs SET state = 'quarantined', reason = ?2, message = NULL, updated_at = ?3,
+             finished_at = ?3, queued_at = NULL, attempt_id = NULL, attempt_ordinal = NULL,
+             boot_id = NULL, run_root = NULL, claimed_at = NULL, solo_ms = NULL, stop = NULL,
+             next_at = NULL
+         WHERE id = ?1",
+        params![id, to_json(&reason)?, at.0],
+    )?;
+    attempt::close_unreadable(db, id, message, at)?;
+    let state = State::Quarantined { reason };
+    let settlement = action
+        .parse::<Action>()
+        .ok()
+        .and_then(|action| settle(action, &state, false));
+    let status = settlement.and_then(|settlement| settlement.status);
+    if let Some(status) = status.filter(|_| !superseded) {
+        let (table, uid) = match &binding_uid {
+            Some(uid) => (binding::TABLE, uid),
+            None => (instance::TABLE, &instance_uid),
+        };
+        db.execute(
+            &format!(
+                "UPDATE {table} SET status = ?2, updated_at = ?3
+                 WHERE uid = ?1 AND deleted_at IS NULL"
+            ),
+            params![uid, status.as_str(), at.0],
+        )?;
+    }
+    job::release_waiting(db, id)?;
+    let about = (id.to_owned(), Some(instance_uid));
+    audit::append_raw(db, at, audit::BROKER, "set_aside", about, message)
+}
+
+pub(super) fn claimed_attempts(
+    db: &Db<'_>,
+    attempts: &[AttemptId],
+) -> Result<Vec<AttemptId>, StoreError> {
+    let mut claimed = Vec::new();
+    for id in attempts {
+        let found: Option<i64> =
+            db.value("SELECT 1 FROM jobs WHERE attempt_id = ?1", [id.to_string()])?;
+        if found.is_some() {
+            claimed.push(*id);
+        }
+    }
+    Ok(claimed)
+}
