@@ -232,7 +232,7 @@ impl FromObject for Binding {
 
 /// The answer to a bind. A binding in progress has no credentials to show:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0308
 /// use evenkeel_osb::{BindAnswer, Binding};
 /// BindAnswer::InProgress(Binding::default());
 /// ```

@@ -6,7 +6,10 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::body::BadRequest;
-use crate::operation::AfterFailure;
+
+pub use after_failure::{DeprovisionError, UpdateError};
+
+pub(crate) mod after_failure;
 
 /// How long a description may get, in bytes: Cloud Foundry cuts error texts of more than 16 KiB to 8 KiB.
 pub const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
@@ -45,7 +48,7 @@ impl ErrorCode {
 ///
 /// It cannot carry `instance_usable` or `update_repeatable`; see [`UpdateError`] and [`DeprovisionError`]:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// evenkeel_osb::ErrorBody::conflict("the id is taken").instance_usable(true);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -223,81 +226,5 @@ impl std::error::Error for ErrorBody {}
 impl From<BadRequest> for ErrorBody {
     fn from(error: BadRequest) -> Self {
         Self::bad_request(error.to_string())
-    }
-}
-
-/// The error answer to an update, which may say whether the instance is still usable and the update repeatable.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UpdateError {
-    #[serde(flatten)]
-    body: ErrorBody,
-    #[serde(flatten)]
-    after_failure: AfterFailure,
-}
-
-impl UpdateError {
-    /// Status, word and description.
-    pub fn body(&self) -> &ErrorBody {
-        &self.body
-    }
-
-    /// Says whether the instance can still be used.
-    #[must_use]
-    pub fn instance_usable(mut self, usable: bool) -> Self {
-        self.after_failure.instance_usable = Some(usable);
-        self
-    }
-
-    /// Says whether the same update can work later.
-    #[must_use]
-    pub fn update_repeatable(mut self, repeatable: bool) -> Self {
-        self.after_failure.update_repeatable = Some(repeatable);
-        self
-    }
-}
-
-impl<E: Into<ErrorBody>> From<E> for UpdateError {
-    fn from(error: E) -> Self {
-        Self {
-            body: error.into(),
-            after_failure: AfterFailure::default(),
-        }
-    }
-}
-
-/// The error answer to a deprovision, which may say whether the instance is still usable, and nothing about updates:
-///
-/// ```compile_fail
-/// use evenkeel_osb::{DeprovisionError, ErrorBody};
-/// DeprovisionError::from(ErrorBody::internal("")).update_repeatable(true);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DeprovisionError {
-    #[serde(flatten)]
-    body: ErrorBody,
-    #[serde(flatten)]
-    after_failure: AfterFailure,
-}
-
-impl DeprovisionError {
-    /// Status, word and description.
-    pub fn body(&self) -> &ErrorBody {
-        &self.body
-    }
-
-    /// Says whether the instance can still be used.
-    #[must_use]
-    pub fn instance_usable(mut self, usable: bool) -> Self {
-        self.after_failure.instance_usable = Some(usable);
-        self
-    }
-}
-
-impl<E: Into<ErrorBody>> From<E> for DeprovisionError {
-    fn from(error: E) -> Self {
-        Self {
-            body: error.into(),
-            after_failure: AfterFailure::default(),
-        }
     }
 }

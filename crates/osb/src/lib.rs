@@ -71,8 +71,8 @@
 # A platform asks a broker
 
 ```no_run
-use evenkeel_osb::client::{Client, Mode, Target, WaitOptions};
-use evenkeel_osb::{ProvisionAnswer, ProvisionRequest, Query};
+use evenkeel_osb::client::{Client, ClientError, Mode, Target, WaitOptions};
+use evenkeel_osb::{InstanceLastOperation, ProvisionAnswer, ProvisionRequest, Query};
 
 # async fn order() -> Result<(), Box<dyn std::error::Error>> {
 let client = Client::new("http://127.0.0.1:8080", "platform", "secret".into())?;
@@ -89,11 +89,12 @@ let answer = client.provision("db-1", &request, Mode::AcceptsIncomplete).await?;
 if let ProvisionAnswer::InProgress(started) = answer {
     let hints = Query { operation: started.operation, ..Query::default() };
     let target = Target::Instance { instance_id: "db-1" };
-    let end = client.wait(target, &hints, &WaitOptions::default(), |poll| match poll {
+    let tell = |poll: Result<&InstanceLastOperation, &ClientError>| match poll {
         Ok(operation) => println!("{}", operation.state()),
         Err(trouble) => println!("{trouble}"),
-    });
-    println!("{:?}", end.await?);
+    };
+    let end = client.wait(target, &hints, &WaitOptions::default(), tell).await?;
+    println!("{end:?}");
 }
 # Ok(())
 # }

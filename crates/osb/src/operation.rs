@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::body::BadRequest;
+use crate::error::after_failure::AfterFailure;
 use crate::fields::{Fields, FromObject};
 
 /// How long an operation's name may be, in characters (spec.md; platforms refuse more).
@@ -177,24 +178,6 @@ pub struct InstanceLastOperation {
     operation: LastOperation,
     #[serde(flatten)]
     after_failure: AfterFailure,
-}
-
-/// Both default to true on the platform's side when absent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct AfterFailure {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) instance_usable: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) update_repeatable: Option<bool>,
-}
-
-impl AfterFailure {
-    pub(crate) fn field_of(fields: &Fields<'_>) -> Result<Self, BadRequest> {
-        Ok(Self {
-            instance_usable: fields.flag("instance_usable")?,
-            update_repeatable: fields.flag("update_repeatable")?,
-        })
-    }
 }
 
 impl InstanceLastOperation {
