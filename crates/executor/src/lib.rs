@@ -1,1 +1,13 @@
-//! executor
+//! Executors: start, find, watch and end runs of each kind.
+//!
+//! An [`Executor`] knows runs by the id of their attempt and keeps no truth about them in memory:
+//! every answer comes from where the run lives, so a broker finds the runs of the one before it.
+//! [`ProcessExecutor`] runs actions as contained process trees on this host, over the run folder
+//! of `evenkeel-run`; it is the one place that starts processes.
+
+mod executor;
+mod process;
+
+pub use evenkeel_run::{ContainmentWish, LogTail, RunAs, RunError, RunRoot, StreamTail};
+pub use executor::{Executor, ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
+pub use process::{ProcessExecutor, ProcessOptions, ShimCommand};

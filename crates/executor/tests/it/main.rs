@@ -1,0 +1,4 @@
+//! The process executor over real shims.
+
+mod runs;
+mod world;
