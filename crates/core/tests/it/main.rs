@@ -1,5 +1,11 @@
 //! Integration tests of the domain.
 
+mod admit;
 mod bundle;
+mod classify;
+mod explain;
 mod fixtures;
+mod panics;
+mod planner;
+mod settle;
 mod transition;
