@@ -1,0 +1,9 @@
+//! What an operator and a platform's user can do from the command line.
+
+pub(crate) mod config;
+pub(crate) mod jobs;
+pub(crate) mod osb;
+pub(crate) mod status;
+
+mod admin;
+mod local;

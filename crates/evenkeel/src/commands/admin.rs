@@ -1,0 +1,217 @@
+//! A client of the admin API.
+
+use std::time::Duration;
+
+use evenkeel_server::admin::types::{ErrorAnswer, ErrorKind};
+use reqwest::{Method, StatusCode, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+
+use super::local::DataDir;
+use crate::cli::AdminArgs;
+use crate::fail::{Exit, Failure};
+use crate::files;
+use crate::output::shown;
+
+/// For one request, from connecting to the last byte.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Of an answer; the largest, a log, has two streams of 1 MiB.
+const SIZE_LIMIT_BYTES: usize = 32 << 20;
+
+/// An answer that was understood.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    body: Vec<u8>,
+}
+
+/// A client of one broker's admin API.
+#[derive(Debug)]
+pub(super) struct AdminClient {
+    http: reqwest::Client,
+    base: Url,
+    token: SecretString,
+}
+
+impl AdminClient {
+    pub(super) fn new(args: &AdminArgs) -> Result<Self, Failure> {
+        // What is given need not be found.
+        let folder = match (&args.url, &args.token) {
+            (Some(_), Some(_)) => None,
+            _ => Some(DataDir::find(&args.local)?),
+        };
+        let read = |given: &Option<String>, name, what, instead| match (given, &folder) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, Some(folder)) => folder.line(name, what, instead),
+            (None, None) => Ok(String::new()),
+        };
+        let url = read(
+            &args.url,
+            files::ADMIN_URL,
+            "the admin API's address",
+            "--url and --token",
+        )?;
+        let token = read(
+            &args.token,
+            files::ADMIN_TOKEN,
+            "the admin API's token",
+            "--token",
+        )?;
+        let base = Url::parse(&url)
+            .ok()
+            .filter(|base| base.scheme() == "http" && base.has_host())
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "{:?} is not a URL such as http://127.0.0.1:8081",
+                    shown(&url)
+                ))
+            })?;
+        // A redirect or a proxy of the environment would hand the token to somebody else.
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(TIME_LIMIT)
+            .build()
+            .map_err(|error| Failure::new(Exit::Failed, format!("no HTTP client: {error}")))?;
+        Ok(Self {
+            http,
+            base,
+            token: token.into(),
+        })
+    }
+
+    /// Gets what the path and its query name.
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<T, Failure> {
+        let answer = self.call(Method::GET, path, query).await?;
+        if answer.status.is_success() {
+            self.read(&answer)
+        } else {
+            Err(self.refusal(&answer))
+        }
+    }
+
+    /// As [`Self::get`], whatever the status says.
+    pub(super) async fn get_any<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        let answer = self.call(Method::GET, path, &[]).await?;
+        self.read(&answer).map_err(|unreadable| {
+            if answer.status.is_success() {
+                unreadable
+            } else {
+                self.refusal(&answer)
+            }
+        })
+    }
+
+    /// Asks for something to be done.
+    pub(super) async fn post<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
+        let answer = self.call(Method::POST, path, &[]).await?;
+        if answer.status.is_success() {
+            self.read(&answer)
+        } else {
+            Err(self.refusal(&answer))
+        }
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<Answer, Failure> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self
+            .http
+            .request(method, url)
+            .bearer_auth(self.token.expose_secret());
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(error))?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| self.unreachable(error))?
+        {
+            body.extend_from_slice(&chunk);
+            if body.len() > SIZE_LIMIT_BYTES {
+                return Err(self.foreign("its answer is larger than 32 MiB"));
+            }
+        }
+        Ok(Answer { status, body })
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Failure> {
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            self.foreign(&format!(
+                "its answer {} is not understood: {error}",
+                answer.status
+            ))
+        })
+    }
+
+    fn refusal(&self, answer: &Answer) -> Failure {
+        let Ok(error) = serde_json::from_slice::<ErrorAnswer>(&answer.body) else {
+            return self.foreign(&format!("it answered {}", answer.status));
+        };
+        let exit = match error.error {
+            ErrorKind::BadRequest | ErrorKind::PayloadTooLarge => Exit::Usage,
+            ErrorKind::Unauthorized => Exit::Refused,
+            ErrorKind::NotFound => Exit::NotFound,
+            ErrorKind::NotApplicable | ErrorKind::Busy | ErrorKind::TargetGone => {
+                Exit::NotApplicable
+            }
+            ErrorKind::Unavailable => Exit::Unreachable,
+            ErrorKind::MethodNotAllowed
+            | ErrorKind::RequestTimeout
+            | ErrorKind::Internal
+            | ErrorKind::Unknown => Exit::Failed,
+        };
+        let failure = Failure::new(exit, shown(&error.description));
+        match exit {
+            Exit::Refused => failure.hint(
+                "the token is in the file admin-token of the broker's data folder; give it by EVENKEEL_TOKEN or --token",
+            ),
+            Exit::Unreachable => failure.hint("try again in a moment; `evenkeel status` says why"),
+            _ => failure,
+        }
+    }
+
+    fn foreign(&self, what: &str) -> Failure {
+        Failure::new(Exit::Failed, format!("the admin API at {}: {what}", self.base))
+            .hint("is that the admin API's address (by default http://127.0.0.1:8081), and of this release?")
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> Failure {
+        Failure::new(
+            Exit::Unreachable,
+            format!(
+                "the admin API at {} does not answer: {}",
+                self.base,
+                innermost(&error.without_url())
+            ),
+        )
+        .hint("is the broker running? `evenkeel serve` starts it")
+    }
+}
+
+/// The reason below all others, as "Connection refused".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,314 @@
+//! From a configuration to a running broker.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use evenkeel_core::ids::{BootId, Platform, RunRootId};
+use evenkeel_core::policy::Policy;
+use evenkeel_engine::world::{RealWorld, World as _};
+use evenkeel_engine::{Options, Service};
+use evenkeel_executor::{ContainmentWish, ProcessExecutor, ProcessOptions, RunAs, RunRoot};
+use evenkeel_run::BootLock;
+use evenkeel_server::{
+    AdminSettings, AdminState, DeletedAs, OsbSettings, OsbState, Password, RequestLimits, User,
+};
+use evenkeel_store::error::StoreError;
+use evenkeel_store::{SqliteStore, StoreOptions};
+
+use super::front::Front;
+use super::listen::Addresses;
+use super::{examples, folder, host, stored};
+use crate::config::{self, Config};
+use crate::fail::{Exit, Failure};
+use crate::{files, secrets};
+
+/// Before the store is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Between two looks at jobs without a driver, deadlines and retention.
+const RECONCILE: Duration = Duration::from_secs(2);
+
+/// What an answer may take beyond the synchronous limit.
+const ANSWER_MARGIN: Duration = Duration::from_secs(8);
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A broker that has started.
+#[derive(Debug)]
+pub(super) struct Broker {
+    pub(super) service: Service,
+    pub(super) osb: Router,
+    pub(super) admin: Router,
+    /// The generated password, if it was made just now.
+    pub(super) new_password: Option<secrecy::SecretString>,
+    /// Its being held proves to later boots that this one lives.
+    _boot: BootLock,
+}
+
+/// Why the broker has not started.
+enum Setback {
+    /// Somebody has to change the command line or the configuration.
+    Final(Failure),
+    /// It can be mended while the broker waits.
+    Lasting(Failure),
+}
+
+/// Starts the broker; tries again for as long as what is wrong can be mended from outside, and
+/// tells that to whoever asks `front`.
+pub(super) async fn start(
+    config: &Config,
+    lock_wait: Duration,
+    addresses: &Addresses,
+    front: &Front,
+) -> Result<Broker, Failure> {
+    let data_dir = folder::usable(&config.data_dir)?;
+    loop {
+        match open(config, &data_dir, lock_wait, addresses).await {
+            Ok(broker) => return Ok(broker),
+            Err(Setback::Final(failure)) => return Err(failure),
+            Err(Setback::Lasting(failure)) => {
+                if front.tell(&failure) {
+                    tracing::error!(hint = failure.hint, "cannot start: {}", failure.message);
+                }
+            }
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn open(
+    config: &Config,
+    data_dir: &Path,
+    lock_wait: Duration,
+    addresses: &Addresses,
+) -> Result<Broker, Setback> {
+    let store = open_store(config, data_dir, lock_wait).await?;
+    let in_folder = |error: io::Error| io_setback(data_dir, &error);
+    stored::addresses(data_dir, addresses).map_err(in_folder)?;
+    let namespace = stored::namespace(config, data_dir).map_err(in_folder)?;
+    let token = stored::admin_token(data_dir).map_err(in_folder)?;
+    let (users, new_password) = users(config, data_dir)?;
+    stored::secrets_folder(data_dir).map_err(in_folder)?;
+    let bundles: Vec<_> = config
+        .bundles
+        .iter()
+        .map(std::path::absolute)
+        .collect::<io::Result<_>>()
+        .map_err(in_folder)?;
+    if config.bundles.contains(&config.examples()) {
+        examples::write(&data_dir.join("examples")).map_err(in_folder)?;
+    }
+    let root = open_root(config, data_dir)?;
+    let boot = RealWorld.id();
+    let lock = root.lock_boot(&boot.to_string()).map_err(unusable_root)?;
+    let (on_shutdown, note) = host::on_shutdown(config.on_shutdown);
+    tracing::info!("{note}");
+    let service = Service::start(Options {
+        boot: BootId(boot),
+        run_root: root
+            .id()
+            .parse::<RunRootId>()
+            .map_err(|error| Setback::Final(Failure::new(Exit::DataDir, error.to_string())))?,
+        host_boot: host::boot_id().map_err(in_folder)?,
+        version: VERSION.to_owned(),
+        data_dir: data_dir.to_owned(),
+        bundles,
+        namespace,
+        store: Arc::new(store),
+        executor: Arc::new(ProcessExecutor::new(root, process_options(&config.process))),
+        world: Arc::new(RealWorld),
+        concurrency: config.jobs.concurrency.get(),
+        per_service: config.jobs.per_service.get(),
+        timeout: config.jobs.timeout.get(),
+        deadline: config.jobs.deadline.get(),
+        retention: config.jobs.retention.get(),
+        sync_limit: config.osb.sync_limit.get(),
+        grace: config.process.grace.get(),
+        reconcile_every: RECONCILE,
+        on_shutdown,
+        drain_limit: config.drain_limit.get(),
+    })
+    .await
+    .map_err(|evenkeel_engine::StartError::Store(error)| store_setback(error))?;
+    let usual = RequestLimits::default();
+    let limits = RequestLimits {
+        answer: usual
+            .answer
+            .max(config.osb.sync_limit.get() + ANSWER_MARGIN),
+        ..usual
+    };
+    let osb = OsbState::new(
+        service.engine(),
+        users,
+        OsbSettings {
+            deleted_as: match config.osb.deleted_as {
+                config::DeletedAs::Succeeded => DeletedAs::Succeeded,
+                config::DeletedAs::Gone => DeletedAs::Gone,
+            },
+            limits,
+            ..OsbSettings::default()
+        },
+    );
+    let admin = AdminState::new(
+        service.engine(),
+        &token,
+        AdminSettings {
+            version: VERSION.to_owned(),
+            notes: vec![note],
+            ..AdminSettings::default()
+        },
+    );
+    let no_auth =
+        |error: evenkeel_server::AuthError| Setback::Final(Failure::usage(error.to_string()));
+    Ok(Broker {
+        osb: evenkeel_server::osb_router(osb.map_err(no_auth)?),
+        admin: evenkeel_server::admin_router(admin.map_err(no_auth)?),
+        service,
+        new_password,
+        _boot: lock,
+    })
+}
+
+async fn open_store(
+    config: &Config,
+    data_dir: &Path,
+    lock_wait: Duration,
+) -> Result<SqliteStore, Setback> {
+    let recovery = config.recovery;
+    let options = StoreOptions {
+        database: config.store.clone(),
+        policy: Policy {
+            crash_limit: recovery.crash_limit.get(),
+            loss_limit: recovery.loss_limit.get(),
+            backoff_min: recovery.backoff_min.get(),
+            backoff_max: recovery.backoff_max.get(),
+            ..Policy::default()
+        },
+        lock_wait,
+        ..StoreOptions::new(data_dir)
+    };
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(options))
+        .await
+        .map_err(|error| {
+            Setback::Lasting(Failure::new(
+                Exit::Store,
+                format!("opening the store failed: {error}"),
+            ))
+        })?
+        .map_err(store_setback)?;
+    if opened.key_created {
+        tracing::info!("a key file was made: keep a copy of it, apart from the database's");
+    }
+    Ok(opened.store)
+}
+
+fn store_setback(error: StoreError) -> Setback {
+    let text = error.to_string();
+    let failed = |exit, hint: &str| Failure::new(exit, text.clone()).hint(hint);
+    match error {
+        StoreError::Locked(_) => Setback::Final(failed(
+            Exit::Locked,
+            "end that broker first, or give this one a data_dir of its own; --lock-wait sets how long to wait",
+        )),
+        StoreError::WrongKey(_) => Setback::Lasting(failed(
+            Exit::WrongKey,
+            "put the right key file in its place; the broker goes on by itself. Nothing was changed",
+        )),
+        StoreError::NewerSchema { .. } => Setback::Lasting(failed(
+            Exit::Store,
+            "run the newer release. Nothing was changed",
+        )),
+        StoreError::Damaged(_) | StoreError::Unreadable(_) => Setback::Lasting(failed(
+            Exit::Store,
+            "restore the database from a backup; the broker goes on by itself",
+        )),
+        StoreError::Full(_) => Setback::Lasting(failed(
+            Exit::Store,
+            "make room on its disk; the broker goes on by itself",
+        )),
+        StoreError::Unavailable(_)
+        | StoreError::Overloaded
+        | StoreError::Unknown(_)
+        | StoreError::Illegal(_)
+        | StoreError::Panicked(_) => {
+            Setback::Lasting(failed(Exit::Store, "the broker tries again by itself"))
+        }
+    }
+}
+
+fn io_setback(data_dir: &Path, error: &io::Error) -> Setback {
+    let failure = folder::unusable(data_dir, error);
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Lasting(failure),
+        _ => Setback::Final(failure),
+    }
+}
+
+fn users(
+    config: &Config,
+    data_dir: &Path,
+) -> Result<(Vec<User>, Option<secrecy::SecretString>), Setback> {
+    if config.osb.users.is_empty() {
+        let secret =
+            stored::osb_password(data_dir).map_err(|error| io_setback(data_dir, &error))?;
+        let user = user(files::GENERATED_USER, Password::Plain(secret.text.clone()))?;
+        return Ok((vec![user], secret.new.then_some(secret.text)));
+    }
+    let users = config.osb.users.iter().map(|configured| {
+        let password = match &configured.password {
+            config::Password::Hash(hash) => Password::Argon2id(hash.clone().into()),
+            config::Password::File(path) => {
+                let line = secrets::read_line(path).map_err(|error| {
+                    let file = path.display();
+                    Setback::Final(Failure::usage(format!("password file {file}: {error}")))
+                })?;
+                Password::Plain(line.into())
+            }
+        };
+        user(&configured.name, password)
+    });
+    Ok((users.collect::<Result<_, _>>()?, None))
+}
+
+fn user(name: &str, password: Password) -> Result<User, Setback> {
+    let name = Platform::new(name)
+        .map_err(|error| Setback::Final(Failure::usage(format!("osb.users: {error}"))))?;
+    Ok(User { name, password })
+}
+
+fn open_root(config: &Config, data_dir: &Path) -> Result<RunRoot, Setback> {
+    let path = data_dir.join("run");
+    let root = RunRoot::open(&path, &RealWorld.id().to_string()).map_err(unusable_root)?;
+    if config.process.run_as.is_some() {
+        for folder in [data_dir, &path, &path.join("runs")] {
+            folder::let_pass(folder).map_err(|error| io_setback(data_dir, &error))?;
+        }
+    }
+    Ok(root)
+}
+
+fn unusable_root(error: evenkeel_run::RunError) -> Setback {
+    Setback::Final(Failure::new(
+        Exit::DataDir,
+        format!("cannot use the run root: {error}"),
+    ))
+}
+
+fn process_options(process: &config::Process) -> ProcessOptions {
+    ProcessOptions {
+        containment: match process.containment {
+            config::Containment::Auto => ContainmentWish::Auto,
+            config::Containment::Pidns => ContainmentWish::Pidns,
+            config::Containment::Cgroup => ContainmentWish::Cgroup,
+            config::Containment::Sweep => ContainmentWish::Sweep,
+        },
+        run_as: process.run_as.as_ref().map(|user| RunAs {
+            uid: user.uid,
+            gid: user.gid,
+        }),
+        ..ProcessOptions::default()
+    }
+}
