@@ -2,7 +2,7 @@
 //! holder's death whatever it dies of.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -77,18 +77,20 @@ fn held(folder: &Path, file: &mut File) -> String {
 
 fn no_folder(folder: &Path, error: &std::io::Error) -> StoreError {
     let path = folder.display();
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full(
-            format!("the data folder {path} cannot be written: {error}; make room on its disk"),
-        ),
-        std::io::ErrorKind::ReadOnlyFilesystem => StoreError::Unavailable(format!(
-            "the data folder {path} is on a read-only file system; mount it writable or set data_dir to another folder"
-        )),
-        std::io::ErrorKind::PermissionDenied => StoreError::Unavailable(format!(
-            "the data folder {path} may not be written by this user; give it to the broker's user or set data_dir to another folder"
-        )),
-        _ => StoreError::Unavailable(format!(
-            "the data folder {path} cannot be used: {error}; set data_dir to a folder that can"
-        )),
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        return StoreError::Full(format!(
+            "the data folder {path} cannot be written: {error}; make room on its disk"
+        ));
     }
+    let remedy = if kind == ErrorKind::ReadOnlyFilesystem {
+        "mount it writable or set data_dir to another folder"
+    } else if kind == ErrorKind::PermissionDenied {
+        "give it to the broker's user or set data_dir to another folder"
+    } else {
+        "set data_dir to a folder that can be"
+    };
+    StoreError::Unavailable(format!(
+        "the data folder {path} cannot be used: {error}; {remedy}"
+    ))
 }

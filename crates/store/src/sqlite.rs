@@ -345,7 +345,7 @@ impl Store for SqliteStore {
                     [],
                 )?;
                 let blob: Option<Vec<u8>> = db.value("SELECT sealed FROM canary", [])?;
-                open::prove(&db.sealer, &blob.unwrap_or_default())
+                open::prove(db.sealer, &blob.unwrap_or_default())
             })
             .await?;
         self.readers

@@ -31,13 +31,13 @@ pub(super) fn stop_job(
     if known.state.is_final() {
         return Ok(Stopped::Final(Box::new(known)));
     }
-    let asked_before = known.stop().is_some();
+    let asked_before = known.stop().cloned();
     let event = Event::Stop {
         reason: reason.clone(),
     };
     let (job, effects) = transition(known, event, at, db.policy)?;
     settle::write(db, &job, &effects, None, at)?;
-    if !asked_before {
+    if asked_before.is_none() || job.stop().cloned() != asked_before {
         let about = (job.id, job.target.instance);
         audit::append(db, at, actor, "cancel", about, &to_json(reason)?)?;
     }

@@ -23,17 +23,17 @@ impl From<rusqlite::Error> for StoreError {
                 "a rule of the schema was about to be broken: {text}"
             )),
             Some(_) => Self::Unavailable(text),
-            None => match error {
-                rusqlite::Error::FromSqlConversionFailure(column, ..)
+            None => {
+                if let rusqlite::Error::FromSqlConversionFailure(column, ..)
                 | rusqlite::Error::IntegralValueOutOfRange(column, _)
-                | rusqlite::Error::InvalidColumnType(column, ..) => {
+                | rusqlite::Error::InvalidColumnType(column, ..)
+                | rusqlite::Error::Utf8Error(column, _) = error
+                {
                     Self::Unreadable(format!("column {column} does not hold what it should"))
+                } else {
+                    Self::Unavailable(text)
                 }
-                rusqlite::Error::Utf8Error(column, _) => {
-                    Self::Unreadable(format!("column {column} is not UTF-8"))
-                }
-                _ => Self::Unavailable(text),
-            },
+            }
         }
     }
 }
