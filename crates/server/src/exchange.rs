@@ -70,7 +70,8 @@ pub(crate) struct Incoming {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
-    body: Option<Body>,
+    // Never locked: a body is not `Sync`, and handlers share the rest of the request.
+    body: Mutex<Option<Body>>,
     limits: RequestLimits,
     // Shared with the log line, which is also written when the handler panics.
     platform: Arc<Mutex<Option<Platform>>>,
@@ -94,7 +95,7 @@ impl Incoming {
             method: parts.method,
             uri: parts.uri,
             headers: parts.headers,
-            body: Some(body),
+            body: Mutex::new(Some(body)),
             limits,
             platform: Arc::default(),
         }
@@ -135,6 +136,7 @@ impl Incoming {
         if announced.is_some_and(|length| length > body_bytes as u64) {
             return Err(BodyError::TooLarge(body_bytes));
         }
+        let body = body.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(mut rest) = body.take() else {
             return Ok(Bytes::new());
         };
@@ -162,11 +164,11 @@ impl Incoming {
     /// Reads what nobody asked for, so that the answer arrives (see [`DISCARD_BYTES`]).
     async fn discard_body(&mut self) {
         // A client that waits for `100 Continue` has sent nothing yet, and reading would ask for it.
-        let Some(mut rest) = self
-            .body
-            .take()
-            .filter(|_| !self.headers.contains_key(EXPECT))
-        else {
+        if self.headers.contains_key(EXPECT) {
+            return;
+        }
+        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut rest) = body.take() else {
             return;
         };
         let discard = async {

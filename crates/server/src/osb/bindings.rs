@@ -4,7 +4,7 @@ use axum::response::Response;
 use evenkeel_core::action::Action;
 use evenkeel_core::ids::{BindingId, InstanceId, ServiceId};
 use evenkeel_core::instance::Status;
-use evenkeel_engine::ask::{Answer, Bind, Refusal, Unbind};
+use evenkeel_engine::ask::{Answer, Bind, Unbind};
 use evenkeel_osb::{
     BindAnswer, BindRequest, BindingDetails, ErrorBody, FromObject as _, InProgress, Requires,
 };
@@ -81,8 +81,16 @@ impl OsbState {
         instance: InstanceId,
         binding: BindingId,
     ) -> Result<Response, ErrorBody> {
-        let standing = self.engine.read().standing(&instance, Some(&binding)).await;
-        let standing = standing.map_err(|error| store_error(&error))?;
+        let standing = self
+            .engine
+            .read()
+            .standing(&instance, Some(&binding))
+            .await
+            .map_err(|error| store_error(&error))?;
+        let service = standing.instance.map(|instance| instance.service);
+        if self.needs_async(&ask, Action::Unbind, service) {
+            return Err(ErrorBody::async_required());
+        }
         // Of a binding that nobody knows the ids are not asked for: 410 comes before 400.
         if standing.binding.is_some() {
             ask.query.required_service_id()?;
@@ -91,11 +99,6 @@ impl OsbState {
         let unbind = Unbind { instance, binding };
         match self.engine.unbind(ask.caller(), unbind).await {
             Ok(answer) => Ok(deleted(answer)),
-            Err(Refusal::NoInstance(_) | Refusal::NoBinding(_))
-                if self.needs_async(&ask, Action::Unbind) =>
-            {
-                Err(ErrorBody::async_required())
-            }
             Err(refusal) => Ok(self.refused(Action::Unbind, refusal)),
         }
     }

@@ -5,7 +5,7 @@ use evenkeel_core::action::Action;
 use evenkeel_core::bundle::AsyncMode;
 use evenkeel_core::ids::{IdError, InstanceId, JobId, ServiceId};
 use evenkeel_core::instance::Status;
-use evenkeel_engine::ask::{Answer, Deprovision, Provision, Refusal, Update};
+use evenkeel_engine::ask::{Answer, Deprovision, Provision, Update};
 use evenkeel_osb::{
     BadRequest, DeleteAnswer, ErrorBody, FromObject as _, InProgress, InstanceDetails,
     InstanceInProgress, InstanceInfo, MaintenanceInfo, Operation, ProvisionAnswer,
@@ -91,12 +91,12 @@ impl OsbState {
         // Also of an instance that nobody knows: 400 comes before 410.
         ask.query.required_service_id()?;
         ask.query.required_plan_id()?;
+        if self.needs_async(&ask, Action::Deprovision, None) {
+            return Err(ErrorBody::async_required());
+        }
         let deprovision = Deprovision { instance };
         match self.engine.deprovision(ask.caller(), deprovision).await {
             Ok(answer) => Ok(deleted(answer)),
-            Err(Refusal::NoInstance(_)) if self.needs_async(&ask, Action::Deprovision) => {
-                Err(ErrorBody::async_required())
-            }
             Err(refusal) => Ok(self.refused(Action::Deprovision, refusal)),
         }
     }
@@ -140,17 +140,20 @@ impl OsbState {
         Ok(json(200, &details))
     }
 
-    /// Whether the catalog says that a delete, which found nothing to delete, could only have
-    /// been asynchronous: 422 comes before 410.
-    pub(super) fn needs_async(&self, ask: &Ask<'_>, action: Action) -> bool {
+    /// Whether the catalog says that a delete, also of what nobody knows, can only be
+    /// asynchronous: that 422 comes before 410. The offering is the one that the query names,
+    /// else `known`. (Of what exists the engine asks the pinned bundle.)
+    pub(super) fn needs_async(
+        &self,
+        ask: &Ask<'_>,
+        action: Action,
+        known: Option<ServiceId>,
+    ) -> bool {
         if ask.query.accepts_incomplete {
             return false;
         }
-        let service = ask
-            .query
-            .service_id
-            .clone()
-            .and_then(|id| ServiceId::new(id).ok());
+        let named = ask.query.service_id.clone();
+        let service = named.and_then(|id| ServiceId::new(id).ok()).or(known);
         let catalog = self.engine.catalog();
         let pinned = service.and_then(|id| catalog.service(&id));
         pinned
