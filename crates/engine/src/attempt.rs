@@ -1,0 +1,248 @@
+//! One attempt, driven from its claim to its end.
+//!
+//! Steps: *prepare* (inputs, bundle, secrets) → *start* (the run's first instruction may run) →
+//! *watch* → *conclude* (end, job, instance and outputs in one transaction). Each can be cut by a
+//! kill of this process at any instant: what is on disk tells the next boot where it was. Each
+//! can panic: then the run is ended and proven gone before the attempt is closed and charged,
+//! since nothing may run for a job that has no attempt under way.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::attempt::{DisruptionCause, End, Evidence, RunReport, classify};
+use evenkeel_core::job::{Job, State};
+use evenkeel_core::panics::PanicVerdict;
+use evenkeel_core::request::Outputs;
+use evenkeel_store::error::StoreError;
+use evenkeel_store::seam::{Claimed, Fence, Finish, Owned};
+
+use crate::drivers::Place;
+use crate::guard::{self, Caught};
+use crate::service::Shared;
+use crate::{claims, faults, state_folders};
+
+mod prepare;
+mod run;
+
+/// How a driver comes by its attempt.
+#[derive(Clone, Debug)]
+pub(crate) enum Entrance {
+    /// Claimed just now: nothing has run.
+    Fresh,
+    /// Its run goes on.
+    Adopted,
+    /// Its run has ended.
+    Exited(Box<RunReport>),
+}
+
+/// How an attempt ended, and what it left.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    end: End,
+    ran: Duration,
+    outputs: Option<Outputs>,
+    progress: Option<String>,
+    usage: (Option<u64>, Option<u64>),
+}
+
+impl Outcome {
+    pub(crate) fn of(end: End, ran: Duration) -> Self {
+        Self { end, ran, outputs: None, progress: None, usage: (None, None) }
+    }
+
+    pub(crate) fn report(report: RunReport, asked_to_stop: bool) -> Self {
+        let end = classify(&report, asked_to_stop);
+        Self {
+            ran: report.ran(),
+            usage: (report.peak_memory, report.cpu_millis),
+            outputs: report.outputs.ok(),
+            progress: report.progress,
+            end,
+        }
+    }
+}
+
+/// Why a driver has nothing more to do.
+#[derive(Debug)]
+pub(crate) enum Step<T> {
+    /// Go on with this.
+    On(T),
+    /// Another boot owns the attempt now, or this one lets go of it.
+    Leave,
+}
+
+/// Gives the attempt a driver, unless it has one.
+pub(crate) fn spawn(shared: &Arc<Shared>, claimed: Claimed, entrance: Entrance) {
+    let Some(place) = claims::enter(shared, &claimed.job) else { return };
+    if claimed.job.stop().is_some() {
+        place.stop.cancel();
+    }
+    let shared_too = Arc::clone(shared);
+    shared.spawn("attempt", async move {
+        let shared = shared_too;
+        let drive = drive(&shared, &claimed, &place, entrance);
+        if let Err(panic) = guard::catch(AssertUnwindSafe(drive)).await {
+            after_panic(&shared, &claimed, panic).await;
+        }
+        drop(place);
+    });
+}
+
+async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance: Entrance) {
+    let fence = claimed.fence;
+    let about = about(&claimed.job);
+    let spent = claimed.job.budget.is_spent(&shared.options.store.policy());
+    let outcome = match entrance {
+        // Condemned by what it did to its last owner: its record may be what kills its reader,
+        // so it is not read.
+        Entrance::Adopted | Entrance::Exited(_) if spent => {
+            match run::end_and_prove_gone(shared, claimed).await {
+                Step::On(ran) => Step::On(Outcome::of(End::Stopped, ran)),
+                Step::Leave => Step::Leave,
+            }
+        }
+        Entrance::Fresh => {
+            faults::hit_about("engine.prepare", &about);
+            let prepared = match prepare::prepare(shared, claimed, place).await {
+                Step::On(prepared) => prepared,
+                Step::Leave => return,
+            };
+            match prepared {
+                prepare::Prepared::Run(spec) => {
+                    faults::hit_about("engine.start", &about);
+                    run::start_and_watch(shared, claimed, place, *spec, &about).await
+                }
+                prepare::Prepared::Ended(outcome) => Step::On(*outcome),
+            }
+        }
+        Entrance::Adopted => run::watch(shared, claimed, place, &about).await,
+        Entrance::Exited(report) => {
+            Step::On(Outcome::report(*report, place.stop.is_cancelled()))
+        }
+    };
+    let Step::On(outcome) = outcome else { return };
+    faults::hit_about("engine.conclude", &about);
+    conclude(shared, fence, outcome).await;
+    faults::hit_about("engine.concluded", &about);
+}
+
+/// Writes an attempt's end, for as long as it takes the store to take it.
+pub(crate) async fn conclude(shared: &Arc<Shared>, fence: Fence, outcome: Outcome) {
+    let finish = Finish {
+        end: outcome.end,
+        ran: outcome.ran,
+        outputs: outcome.outputs,
+        progress: outcome.progress,
+        usage: outcome.usage,
+        at: shared.now(),
+        chance: shared.options.world.chance(),
+    };
+    let written = until_done(shared, "finish", || {
+        shared.options.store.finish_attempt(fence, finish.clone())
+    });
+    match written.await {
+        Some(Owned::Mine(job)) => concluded(shared, fence, &job).await,
+        // Another boot wrote the end, or an earlier try of ours did whose answer was lost.
+        Some(Owned::Lost) => tracing::info!(job = %fence.job, "the attempt is no longer ours"),
+        None => {}
+    }
+}
+
+async fn concluded(shared: &Arc<Shared>, fence: Fence, job: &Job) {
+    tracing::info!(
+        job = %job.id, action = %job.action, state = job.state.as_str(), attempt = job.attempts,
+        "attempt ended"
+    );
+    if let Err(error) = shared.options.executor.conclude(fence.attempt).await {
+        // Housekeeping comes by again.
+        tracing::warn!(job = %job.id, %error, "the run folder could not be cleared");
+    }
+    if job.state == State::Succeeded && job.action == evenkeel_core::action::Action::Deprovision {
+        state_folders::remove(shared, job.target.instance).await;
+    }
+    if job.state.is_final() {
+        shared.job_finished(job.id);
+    } else {
+        shared.wake.notify_one();
+    }
+}
+
+/// Repeats a write until the store takes it, this process lets go, or trying is pointless.
+pub(crate) async fn until_done<T, F>(
+    shared: &Arc<Shared>,
+    what: &str,
+    write: impl Fn() -> F,
+) -> Option<T>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut pause = Duration::from_millis(50);
+    loop {
+        match write().await {
+            Ok(done) => return Some(done),
+            Err(error @ StoreError::Illegal(_)) => {
+                tracing::error!(%error, "{what}: the store refuses it for good");
+                return None;
+            }
+            Err(error) => tracing::warn!(%error, "{what}: trying again"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.letting_go.cancelled() => return None,
+        }
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+}
+
+/// A driving step panicked. The run, if there is one, is ended and proven gone first.
+async fn after_panic(shared: &Arc<Shared>, claimed: &Claimed, panic: Caught) {
+    let job = &claimed.job;
+    let now = shared.now();
+    tracing::error!(
+        job = %job.id, location = panic.location, message = panic.message,
+        "a driving step panicked"
+    );
+    let verdict = shared
+        .panics
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .observe(&panic.location, job.id, now);
+    let end = match verdict {
+        PanicVerdict::Charge => {
+            End::Crashed { evidence: Some(Evidence::Panic { location: panic.location }) }
+        }
+        PanicVerdict::OurBug => {
+            shared.hold(format!("panics at {} in several jobs: the broker's own fault", panic.location));
+            End::OurBug { location: panic.location }
+        }
+    };
+    if let Step::On(ran) = run::end_and_prove_gone(shared, claimed).await {
+        conclude(shared, claimed.fence, Outcome::of(end, ran)).await;
+    }
+}
+
+/// Waits until no driver is left, or for `limit`.
+pub(crate) async fn wait_for_drivers(shared: &Arc<Shared>, limit: Duration) {
+    let gone = async {
+        loop {
+            let left = shared.drivers.left.notified();
+            if shared.drivers.count() == 0 {
+                return;
+            }
+            left.await;
+        }
+    };
+    if tokio::time::timeout(limit, gone).await.is_err() {
+        tracing::warn!(driving = shared.drivers.count(), "runs are still under way");
+    }
+}
+
+/// What fault points are told of a job.
+fn about(job: &Job) -> String {
+    format!("{} {} attempt={}", job.action, job.id, job.attempts)
+}
+
+pub(crate) fn drained() -> End {
+    End::Disrupted { cause: DisruptionCause::Drain }
+}

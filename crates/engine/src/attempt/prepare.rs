@@ -1,0 +1,168 @@
+//! The first step of an attempt: everything its run needs, before anything runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::action::Action;
+use evenkeel_core::attempt::{End, FailReason};
+use evenkeel_core::bundle::SecretSource;
+use evenkeel_core::request::Outputs;
+use evenkeel_executor::RunSpec;
+use evenkeel_store::error::StoreError;
+use evenkeel_store::seam::{Claimed, Inputs, Owned};
+
+use super::{Outcome, Step};
+use crate::catalog::Pinned;
+use crate::drivers::Place;
+use crate::service::{Shared, run_blocking};
+use crate::state_folders;
+
+/// Bytes of one secret.
+const MAX_SECRET_BYTES: u64 = 1 << 20;
+
+/// What preparing came to.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    /// A run is to be started.
+    Run(Box<RunSpec>),
+    /// There is nothing to run.
+    Ended(Box<Outcome>),
+}
+
+pub(super) async fn prepare(shared: &Arc<Shared>, claimed: &Claimed, place: &Place) -> Step<Prepared> {
+    let ended = |end| Step::On(Prepared::Ended(Box::new(Outcome::of(end, Duration::ZERO))));
+    if place.stop.is_cancelled() {
+        return ended(End::Stopped);
+    }
+    let fence = claimed.fence;
+    // An unreadable body is an answer, not a failure of the store.
+    let inputs = super::until_done(shared, "inputs", || async move {
+        match shared.options.store.inputs(fence).await {
+            Err(StoreError::Unreadable(message)) => Ok(Err(message)),
+            other => other.map(Ok),
+        }
+    });
+    let inputs = match inputs.await {
+        Some(Ok(Owned::Mine(inputs))) => inputs,
+        Some(Ok(Owned::Lost)) | None => return Step::Leave,
+        Some(Err(message)) => return ended(End::Unreadable { message }),
+    };
+    match plan_run(shared, claimed, inputs).await {
+        Ok(prepared) => Step::On(prepared),
+        Err(message) => {
+            ended(End::Failed { reason: FailReason::NotPrepared { message }, message: None })
+        }
+    }
+}
+
+async fn plan_run(
+    shared: &Arc<Shared>,
+    claimed: &Claimed,
+    inputs: Inputs,
+) -> Result<Prepared, String> {
+    let job = &claimed.job;
+    let digest = job.bundle;
+    let keeper = Arc::clone(shared);
+    let pinned = run_blocking(move || keeper.catalog.pinned(digest))
+        .await?
+        .map_err(|error| format!("the pinned copy of bundle {digest} cannot be read: {error}"))?;
+    let Some(action) = pinned.bundle.actions.get(&job.action).cloned() else {
+        return without_action(shared, job.action, &inputs).await.map(Prepared::Ended);
+    };
+    let secrets = {
+        let sources = pinned.bundle.secrets.clone();
+        let folder = shared.options.data_dir.join("secrets");
+        run_blocking(move || read_secrets(&folder, &sources)).await??
+    };
+    let state = state_folders::make(shared, job.target.instance).await?;
+    let attempt = claimed.fence.attempt;
+    let request = inputs.body.request_document(
+        job.id,
+        job.attempts,
+        inputs.instance_data.as_ref(),
+        inputs.binding_data.as_ref(),
+    );
+    Ok(Prepared::Run(Box::new(RunSpec {
+        attempt,
+        env: environment(claimed, &inputs, &pinned),
+        command: action.command,
+        bundle_dir: pinned.folder.clone(),
+        state_dir: state,
+        state_read_only: job.action.is_for_binding(),
+        request: request.to_string().into_bytes(),
+        secrets,
+        limits: pinned.bundle.limits,
+        timeout: action.timeout.unwrap_or(shared.options.timeout),
+        deadline: job.deadline_at,
+        grace: shared.options.grace,
+    })))
+}
+
+/// A bundle without a `bind` action hands out what provision wrote; without an `update` or
+/// `unbind` action there is nothing to do.
+async fn without_action(
+    shared: &Arc<Shared>,
+    action: Action,
+    inputs: &Inputs,
+) -> Result<Box<Outcome>, String> {
+    let mut outcome = Outcome::of(End::Succeeded, Duration::ZERO);
+    if action == Action::Bind {
+        let id = inputs.body.instance.id.parse().map_err(|error| format!("instance: {error}"))?;
+        let instance = shared.options.store.instance(&id).await.map_err(|error| error.to_string())?;
+        let provided = instance.map(|instance| instance.outputs).unwrap_or_default();
+        outcome.outputs = Some(Outputs {
+            credentials: provided.credentials,
+            endpoints: provided.endpoints,
+            volume_mounts: provided.volume_mounts,
+            syslog_drain_url: provided.syslog_drain_url,
+            route_service_url: provided.route_service_url,
+            ..Outputs::default()
+        });
+    }
+    Ok(Box::new(outcome))
+}
+
+fn environment(claimed: &Claimed, inputs: &Inputs, pinned: &Pinned) -> BTreeMap<String, String> {
+    let body = &inputs.body;
+    let mut env = pinned.bundle.env.clone();
+    let own = [
+        ("ACTION", body.action.to_string()),
+        ("SERVICE", body.service.name.clone()),
+        ("PLAN", body.plan.name.clone()),
+        ("INSTANCE_ID", body.instance.id.clone()),
+        ("JOB_ID", claimed.job.id.to_string()),
+        ("ATTEMPT", claimed.job.attempts.to_string()),
+        ("ATTEMPT_ID", claimed.fence.attempt.to_string()),
+    ];
+    env.extend(own.map(|(name, value)| (format!("EVENKEEL_{name}"), value)));
+    if let Some(binding) = &body.binding {
+        env.insert("EVENKEEL_BINDING_ID".to_owned(), binding.id.clone());
+    }
+    env
+}
+
+/// Reads the secrets that the bundle names: absolute paths, or names in the data folder's
+/// `secrets`.
+fn read_secrets(
+    folder: &Path,
+    sources: &BTreeMap<String, SecretSource>,
+) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    let read = |name: &String, source: &SecretSource| {
+        let path: PathBuf = folder.join(&source.file);
+        let fail = |what: String| format!("secret {name}: {}: {what}", path.display());
+        let file = fs::File::open(&path).map_err(|error| fail(error.to_string()))?;
+        let mut bytes = Vec::new();
+        file.take(MAX_SECRET_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| fail(error.to_string()))?;
+        if bytes.len() as u64 > MAX_SECRET_BYTES {
+            return Err(fail(format!("larger than {MAX_SECRET_BYTES} bytes")));
+        }
+        Ok((name.clone(), bytes))
+    };
+    sources.iter().map(|(name, source)| read(name, source)).collect()
+}

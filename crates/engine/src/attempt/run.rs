@@ -1,0 +1,228 @@
+//! The run of an attempt: started once, watched to its end, and ended for certain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::attempt::{DisruptionCause, End, FailReason, RunReport};
+use evenkeel_core::time::Timestamp;
+use evenkeel_executor::{ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
+use evenkeel_store::seam::{Claimed, Owned};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Outcome, Step, drained, until_done};
+use crate::drivers::Place;
+use crate::faults;
+use crate::service::Shared;
+
+/// Progress lines that may wait for the store; older ones are overtaken.
+const PROGRESS_BACKLOG: usize = 16;
+/// Between two progress lines that are written down.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// Between two tries of an executor that failed.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// Starts the run and watches it to its end.
+pub(super) async fn start_and_watch(
+    shared: &Arc<Shared>,
+    claimed: &Claimed,
+    place: &Place,
+    spec: RunSpec,
+    about: &str,
+) -> Step<Outcome> {
+    match shared.options.executor.start(spec).await {
+        Ok(handle) => {
+            faults::hit_about("engine.started", about);
+            if let Step::Leave = note_start(shared, claimed, &handle).await {
+                return Step::Leave;
+            }
+        }
+        Err(StartError::Refused(message)) => {
+            let reason = FailReason::NotRunnable { message };
+            return Step::On(Outcome::of(End::Failed { reason, message: None }, Duration::ZERO));
+        }
+        // It may have started after all: the watch begins with a probe, which is a fence.
+        Err(error) => {
+            tracing::warn!(job = %claimed.job.id, %error, "the run could not be started");
+        }
+    }
+    watch(shared, claimed, place, about).await
+}
+
+async fn note_start(shared: &Arc<Shared>, claimed: &Claimed, handle: &Handle) -> Step<()> {
+    let at = shared.now();
+    let noted = until_done(shared, "started", || {
+        shared.options.store.started(claimed.fence, handle.containment, at)
+    });
+    match noted.await {
+        Some(Owned::Mine(())) => Step::On(()),
+        Some(Owned::Lost) | None => Step::Leave,
+    }
+}
+
+/// Watches a run to its end, passes on progress, and stops it when it is to stop.
+pub(super) async fn watch(
+    shared: &Arc<Shared>,
+    claimed: &Claimed,
+    place: &Place,
+    about: &str,
+) -> Step<Outcome> {
+    let attempt = claimed.fence.attempt;
+    let executor = &shared.options.executor;
+    let (lines, mut progress) = mpsc::channel(PROGRESS_BACKLOG);
+    let mut stopping = Stopping::No;
+    let mut written = Instant::now().checked_sub(PROGRESS_EVERY);
+    let mut pending: Option<String> = None;
+    faults::hit_about("engine.watch", about);
+    let mut watched = executor.watch(attempt, lines.clone());
+    loop {
+        tokio::select! {
+            end = &mut watched => {
+                match settle(shared, claimed, end, &stopping).await {
+                    Step::On(Some(outcome)) => {
+                        faults::hit_about("engine.ended", about);
+                        return Step::On(outcome);
+                    }
+                    Step::On(None) => watched = executor.watch(attempt, lines.clone()),
+                    Step::Leave => return Step::Leave,
+                }
+            }
+            Some(line) = progress.recv() => pending = Some(line),
+            () = next_write(written), if pending.is_some() => {
+                written = Some(Instant::now());
+                if let Some(line) = pending.take() {
+                    note_progress(shared, claimed, &line).await;
+                }
+            }
+            () = place.stop.cancelled(), if stopping == Stopping::No => {
+                stopping = Stopping::Job;
+                ask_to_stop(shared, claimed).await;
+            }
+            () = shared.stopping_runs.cancelled(), if stopping == Stopping::No => {
+                stopping = Stopping::Drain;
+                ask_to_stop(shared, claimed).await;
+            }
+            () = shared.letting_go.cancelled() => return Step::Leave,
+        }
+    }
+}
+
+/// Whether this process asked the run to stop, and for whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stopping {
+    No,
+    Job,
+    Drain,
+}
+
+async fn next_write(written: Option<Instant>) {
+    if let Some(at) = written {
+        tokio::time::sleep_until(at + PROGRESS_EVERY).await;
+    }
+}
+
+async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: &str) {
+    match shared.options.store.progress(claimed.fence, line, shared.now()).await {
+        Ok(Owned::Mine(()) | Owned::Lost) => {}
+        Err(error) => tracing::debug!(%error, "a progress line was not kept"),
+    }
+}
+
+async fn ask_to_stop(shared: &Arc<Shared>, claimed: &Claimed) {
+    let options = &shared.options;
+    if let Err(error) = options.executor.stop(claimed.fence.attempt, options.grace).await {
+        tracing::warn!(job = %claimed.job.id, %error, "the run could not be asked to stop");
+    }
+}
+
+/// What the end of a watch means; `None` if the run has to be watched again.
+async fn settle(
+    shared: &Arc<Shared>,
+    claimed: &Claimed,
+    end: Result<WatchEnd, ExecutorError>,
+    stopping: &Stopping,
+) -> Step<Option<Outcome>> {
+    let attempt = claimed.fence.attempt;
+    let executor = &shared.options.executor;
+    match end {
+        Ok(WatchEnd::Exited(report)) => Step::On(Some(reported(*report, *stopping))),
+        Ok(WatchEnd::NeverStarted) => {
+            let end = End::Disrupted { cause: DisruptionCause::NeverStarted };
+            Step::On(Some(Outcome::of(end, Duration::ZERO)))
+        }
+        Ok(WatchEnd::Vanished) => {
+            let ran = lived(shared, claimed);
+            Step::On(Some(Outcome::of(End::Crashed { evidence: None }, ran)))
+        }
+        Ok(WatchEnd::Lingering) => {
+            match executor.sweep(attempt).await {
+                Ok(true) => {}
+                Ok(false) => return pause(shared).await,
+                Err(error) => {
+                    tracing::warn!(job = %claimed.job.id, %error, "what is left of the run could not be ended");
+                    return pause(shared).await;
+                }
+            }
+            Step::On(None)
+        }
+        Ok(WatchEnd::Silent) => {
+            tracing::warn!(job = %claimed.job.id, "the shim is silent and is ended");
+            if let Err(error) = executor.end_silent(attempt).await {
+                tracing::warn!(job = %claimed.job.id, %error, "the silent shim could not be ended");
+                return pause(shared).await;
+            }
+            Step::On(None)
+        }
+        Err(error) => {
+            tracing::warn!(job = %claimed.job.id, %error, "the run could not be watched");
+            pause(shared).await
+        }
+    }
+}
+
+async fn pause(shared: &Arc<Shared>) -> Step<Option<Outcome>> {
+    tokio::select! {
+        () = tokio::time::sleep(RETRY_EVERY) => Step::On(None),
+        () = shared.letting_go.cancelled() => Step::Leave,
+    }
+}
+
+fn reported(report: RunReport, stopping: Stopping) -> Outcome {
+    let mut outcome = Outcome::report(report, stopping == Stopping::Job);
+    let stopped = outcome.end == End::Disrupted { cause: DisruptionCause::Stopped };
+    if stopped && stopping == Stopping::Drain {
+        outcome.end = drained();
+    }
+    outcome
+}
+
+/// How long a run that left no record can have lived: since its claim.
+fn lived(shared: &Arc<Shared>, claimed: &Claimed) -> Duration {
+    let claimed_at =
+        claimed.job.attempt().map_or(Timestamp(i64::MAX), |attempt| attempt.claimed_at);
+    shared.now().since(claimed_at)
+}
+
+/// Ends the run of an attempt, whatever state it is in, and comes back when none of its
+/// processes is left and none will start; says how long it lived.
+pub(super) async fn end_and_prove_gone(shared: &Arc<Shared>, claimed: &Claimed) -> Step<Duration> {
+    let attempt = claimed.fence.attempt;
+    let executor = &shared.options.executor;
+    loop {
+        let done = match executor.probe(attempt).await {
+            Ok(Probe::NeverStarted) => return Step::On(Duration::ZERO),
+            Ok(Probe::Vanished) => return Step::On(lived(shared, claimed)),
+            Ok(Probe::Exited(report)) => return Step::On(report.ran()),
+            Ok(Probe::Alive) => executor.stop(attempt, Duration::ZERO).await,
+            Ok(Probe::Lingering) => executor.sweep(attempt).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            tracing::warn!(job = %claimed.job.id, %error, "the run could not be ended yet");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+            () = shared.letting_go.cancelled() => return Step::Leave,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The attempts that this process drives. A job that is recorded as running here but is not in
+//! this register has lost its driver, and recovery picks it up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use evenkeel_core::ids::{AttemptId, JobId};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Default)]
+pub(crate) struct Drivers {
+    entries: Mutex<HashMap<AttemptId, Entry>>,
+    /// Somebody has left.
+    pub(crate) left: Notify,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: JobId,
+    stop: CancellationToken,
+    since: Instant,
+    solo: Option<Duration>,
+}
+
+/// A place in the register; given up when it is dropped, however the driver ends.
+#[derive(Debug)]
+pub(crate) struct Place {
+    drivers: Arc<crate::service::Shared>,
+    attempt: AttemptId,
+    /// Cancelled when the job is to stop.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.drivers.drivers.entries().remove(&self.attempt);
+        self.drivers.drivers.left.notify_waiters();
+        self.drivers.wake.notify_one();
+    }
+}
+
+impl Drivers {
+    fn entries(&self) -> MutexGuard<'_, HashMap<AttemptId, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place; `None` if the attempt has a driver already.
+    pub(crate) fn enter(
+        shared: &Arc<crate::service::Shared>,
+        attempt: AttemptId,
+        job: JobId,
+        solo: Option<Duration>,
+    ) -> Option<Place> {
+        let mut entries = shared.drivers.entries();
+        if entries.contains_key(&attempt) {
+            return None;
+        }
+        let stop = CancellationToken::new();
+        let entry = Entry { job, stop: stop.clone(), since: Instant::now(), solo };
+        entries.insert(attempt, entry);
+        drop(entries);
+        Some(Place { drivers: Arc::clone(shared), attempt, stop })
+    }
+
+    pub(crate) fn has(&self, attempt: AttemptId) -> bool {
+        self.entries().contains_key(&attempt)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.entries().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether an attempt is running alone now.
+    pub(crate) fn is_solo(&self) -> bool {
+        self.entries().values().any(|entry| entry.solo.is_some_and(|window| entry.since.elapsed() < window))
+    }
+
+    /// Tells the driver of this job, if there is one here, to stop.
+    pub(crate) fn stop(&self, job: JobId) {
+        for entry in self.entries().values().filter(|entry| entry.job == job) {
+            entry.stop.cancel();
+        }
+    }
+}

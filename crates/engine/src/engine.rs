@@ -1,0 +1,151 @@
+//! The handle that the rest of the process calls.
+
+use std::sync::Arc;
+
+use evenkeel_core::ids::{AttemptId, JobId};
+use evenkeel_core::job::StopReason;
+use evenkeel_executor::LogTail;
+use evenkeel_store::error::StoreError;
+use evenkeel_store::seam::{Counts, Marked, Read, Retried, Stopped};
+
+use crate::ask::{Answer, Bind, Caller, Deprovision, Provision, Refusal, Unbind, Update};
+use crate::catalog::Catalog;
+use crate::service::Shared;
+use crate::{operator, submit};
+
+/// A handle to a running engine; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What an operator wants at a glance.
+#[derive(Clone, Debug)]
+pub struct EngineStatus {
+    /// This process's boot.
+    pub boot: evenkeel_core::ids::BootId,
+    /// When it began.
+    pub started_at: evenkeel_core::time::Timestamp,
+    /// Whether the first pass of recovery is over.
+    pub recovered: bool,
+    /// Why no new run starts, if so.
+    pub held: Option<String>,
+    /// Whether the broker is ending.
+    pub draining: bool,
+    /// Attempts that this process drives.
+    pub driving: u32,
+    /// Most runs at once.
+    pub concurrency: u32,
+    /// Rows by state; the error if the store does not answer.
+    pub counts: Result<Counts, StoreError>,
+}
+
+impl Engine {
+    /// The catalog as it stands.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.catalog.current()
+    }
+
+    /// What readers may ask the store.
+    pub fn read(&self) -> &dyn Read {
+        &*self.shared.options.store
+    }
+
+    /// Orders an instance.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn provision(&self, caller: Caller, ask: Provision) -> Result<Answer, Refusal> {
+        submit::provision(&self.shared, caller, ask).await
+    }
+
+    /// Changes an instance.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn update(&self, caller: Caller, ask: Update) -> Result<Answer, Refusal> {
+        submit::update(&self.shared, caller, ask).await
+    }
+
+    /// Deletes an instance, whatever state it is in.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn deprovision(&self, caller: Caller, ask: Deprovision) -> Result<Answer, Refusal> {
+        submit::deprovision(&self.shared, caller, ask).await
+    }
+
+    /// Orders a binding.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn bind(&self, caller: Caller, ask: Bind) -> Result<Answer, Refusal> {
+        submit::bind(&self.shared, caller, ask).await
+    }
+
+    /// Deletes a binding.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn unbind(&self, caller: Caller, ask: Unbind) -> Result<Answer, Refusal> {
+        submit::unbind(&self.shared, caller, ask).await
+    }
+
+    /// An operator's retry of a job that ended without success: a new job, with a clear budget.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn retry(&self, job: JobId) -> Result<Retried, StoreError> {
+        operator::retry(&self.shared, job).await
+    }
+
+    /// An operator's mark that a quarantined job has been dealt with.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn discard(&self, job: JobId) -> Result<Marked, StoreError> {
+        operator::discard(&self.shared, job).await
+    }
+
+    /// An operator's cancel.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn cancel(&self, job: JobId) -> Result<Stopped, StoreError> {
+        operator::stop(&self.shared, job, StopReason::Operator, operator::ACTOR).await
+    }
+
+    /// An operator's word that a job is no suspect.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn clear(&self, job: JobId) -> Result<Marked, StoreError> {
+        operator::clear(&self.shared, job).await
+    }
+
+    /// The end of an attempt's log: standard output and error.
+    ///
+    /// # Errors
+    /// The log cannot be read; `None` where there is none (any more).
+    pub async fn log(&self, attempt: AttemptId, max_bytes: usize) -> Result<Option<LogTail>, String> {
+        operator::log(&self.shared, attempt, max_bytes).await
+    }
+
+    /// How things stand.
+    pub async fn status(&self) -> EngineStatus {
+        self.shared.status().await
+    }
+
+    /// Whether the store works, for `/readyz`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn check_store(&self) -> Result<(), StoreError> {
+        self.shared.options.store.check().await
+    }
+
+    /// Reads the bundles again.
+    pub async fn reload(&self) {
+        self.shared.reload_catalog().await;
+    }
+}

@@ -1,0 +1,99 @@
+//! Named points at which a test can kill, hold or panic this process.
+//!
+//! Without the cargo feature `faults` every point is empty. With it, `EVENKEEL_FAULTS` holds
+//! rules `point=what`, separated by `;`:
+//!
+//! - `panic`: the point panics;
+//! - `kill`: the process ends by SIGKILL, as the kernel would do it;
+//! - `hold:FILE`: the point touches `FILE.reached` and waits until `FILE` exists.
+//!
+//! A rule `point~TEXT=what` applies only where the point's subject (a job's action, say)
+//! contains `TEXT`; `point=what@N` only to the first N times that it is reached.
+
+#[cfg(feature = "faults")]
+pub use armed::{hit, hit_about};
+
+/// A point that is always passed.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub fn hit(_point: &str) {}
+
+/// A point that is always passed; `about` is what is being worked on.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub fn hit_about(_point: &str, _about: &str) {}
+
+#[cfg(feature = "faults")]
+mod armed {
+    use std::path::Path;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    struct Rule {
+        point: String,
+        about: Option<String>,
+        what: String,
+        left: AtomicU32,
+    }
+
+    fn rules() -> &'static [Rule] {
+        static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+        RULES.get_or_init(|| {
+            let text = std::env::var("EVENKEEL_FAULTS").unwrap_or_default();
+            text.split(';').filter(|rule| !rule.trim().is_empty()).map(parse).collect()
+        })
+    }
+
+    fn parse(rule: &str) -> Rule {
+        let (point, what) = rule.trim().split_once('=').expect("a rule is point=what");
+        let (point, about) = match point.split_once('~') {
+            Some((point, about)) => (point, Some(about.to_owned())),
+            None => (point, None),
+        };
+        let (what, times) = match what.rsplit_once('@') {
+            Some((what, times)) => (what, times.parse().expect("@N takes a number")),
+            None => (what, u32::MAX),
+        };
+        Rule {
+            point: point.to_owned(),
+            about,
+            what: what.to_owned(),
+            left: AtomicU32::new(times),
+        }
+    }
+
+    /// Reaches a point.
+    pub fn hit(point: &str) {
+        hit_about(point, "");
+    }
+
+    /// Reaches a point; `about` is what is being worked on.
+    pub fn hit_about(point: &str, about: &str) {
+        for rule in rules() {
+            let fits = rule.point == point
+                && rule.about.as_deref().is_none_or(|text| about.contains(text));
+            let spend = |left: u32| left.checked_sub(1);
+            if fits && rule.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend).is_ok() {
+                act(&rule.what, point);
+            }
+        }
+    }
+
+    fn act(what: &str, point: &str) {
+        if let Some(file) = what.strip_prefix("hold:") {
+            std::fs::write(format!("{file}.reached"), point).expect("the hold file's folder is there");
+            while !Path::new(file).exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        } else if what == "kill" {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).expect("a process may kill itself");
+            std::thread::park();
+        } else if what == "panic" {
+            panic!("fault injected at {point}");
+        } else {
+            panic!("EVENKEEL_FAULTS: {what:?} at {point} is neither panic, kill nor hold:FILE");
+        }
+    }
+}

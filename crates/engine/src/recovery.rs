@@ -1,0 +1,322 @@
+//! Finds jobs that are recorded as running but have no driver, and does about each what the
+//! planner says: at the start, and ever after.
+//!
+//! Every job is looked at by itself, with its own guard and its own time limit: one that cannot
+//! be dealt with delays nobody. A dead boot is known by the data folder's lock: this process
+//! holds it, so that every other boot of this store is dead. What is done is idempotent: each
+//! step changes the job's owner or its state, and a pass that was cut short finds the rest.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use evenkeel_core::attempt::{Exposure, RunReport};
+use evenkeel_core::ids::BootId;
+use evenkeel_core::job::Job;
+use evenkeel_core::recovery::{Action, DeathFact, Facts, OwnerFact, RunFact, plan, plan_unreadable};
+use evenkeel_core::time::Timestamp;
+use evenkeel_executor::Probe;
+use evenkeel_store::error::StoreError;
+use evenkeel_store::seam::{Adoption, Boot, Claimed, Fence, Owned, RunningRow};
+use tokio::time::timeout;
+
+use crate::attempt::{self, Entrance, Outcome};
+use crate::service::Shared;
+use crate::{faults, guard};
+
+/// Rows that are read at once.
+const PAGE: u32 = 500;
+/// Jobs that are looked at side by side.
+const SIDE_BY_SIDE: usize = 16;
+/// How long one job may keep its place.
+const ONE_JOB: Duration = Duration::from_secs(30);
+
+/// What is known about boots, read once a pass.
+type Boots = HashMap<BootId, Boot>;
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    while !shared.ending.is_cancelled() {
+        match guard::catch(AssertUnwindSafe(pass(&shared))).await {
+            Ok(Ok(())) => {
+                if !shared.recovered.swap(true, Ordering::SeqCst) {
+                    tracing::info!("the first pass of recovery is over");
+                    shared.wake.notify_one();
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "recovery: trying again"),
+            Err(panic) => {
+                tracing::error!(location = panic.location, message = panic.message, "recovery panicked");
+            }
+        }
+        let pause = if shared.recovered.load(Ordering::SeqCst) {
+            shared.options.reconcile_every
+        } else {
+            Duration::from_millis(200)
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = shared.ending.cancelled() => {}
+        }
+    }
+}
+
+/// Looks at every job that is recorded as running, then gives the verdict on dead boots.
+async fn pass(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let store = &shared.options.store;
+    let open = store.open_boots().await?;
+    let boots: Arc<Boots> = Arc::new(open.into_iter().map(|boot| (boot.id, boot)).collect());
+    let mut after = None;
+    let mut left = 0_usize;
+    loop {
+        let rows = store.running(after, PAGE).await?;
+        let Some(last) = rows.last() else { break };
+        let full = rows.len() == PAGE as usize;
+        after = next_page(last, after);
+        left += page(shared, &boots, rows).await;
+        if !full || after.is_none() {
+            break;
+        }
+    }
+    if left == 0 {
+        close_boots(shared, &boots).await?;
+    }
+    for fence in store.stopping(shared.options.boot).await? {
+        shared.drivers.stop(fence.job);
+    }
+    Ok(())
+}
+
+fn next_page(last: &RunningRow, before: Option<evenkeel_core::ids::JobId>) -> Option<evenkeel_core::ids::JobId> {
+    match last {
+        RunningRow::Sound(job) => Some(job.id),
+        RunningRow::Unreadable { job, .. } => job.parse().ok().or(before),
+    }
+}
+
+/// Deals with a page of rows, some side by side; says how many are left undone.
+async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -> usize {
+    let mut left = 0;
+    let mut tasks = tokio::task::JoinSet::new();
+    for row in rows {
+        if let RunningRow::Sound(job) = &row
+            && job.attempt().is_some_and(|attempt| shared.drivers.has(attempt.id))
+        {
+            continue;
+        }
+        if tasks.len() >= SIDE_BY_SIDE {
+            left += undone(tasks.join_next().await);
+        }
+        let shared = Arc::clone(shared);
+        let boots = Arc::clone(boots);
+        tasks.spawn(async move {
+            let name = match &row {
+                RunningRow::Sound(job) => job.id.to_string(),
+                RunningRow::Unreadable { job, .. } => job.clone(),
+            };
+            let work = AssertUnwindSafe(one(&shared, &boots, row));
+            match timeout(ONE_JOB, guard::catch(work)).await {
+                Ok(Ok(Ok(()))) => true,
+                Ok(Ok(Err(message))) => {
+                    tracing::warn!(job = name, message, "recovery comes back to this job");
+                    false
+                }
+                Ok(Err(panic)) => {
+                    tracing::error!(job = name, location = panic.location, "recovery of this job panicked");
+                    false
+                }
+                Err(_) => {
+                    tracing::warn!(job = name, "recovery of this job takes too long");
+                    false
+                }
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        left += undone(Some(done));
+    }
+    left
+}
+
+fn undone(done: Option<Result<bool, tokio::task::JoinError>>) -> usize {
+    usize::from(!matches!(done, Some(Ok(true)) | None))
+}
+
+async fn one(shared: &Arc<Shared>, boots: &Boots, row: RunningRow) -> Result<(), String> {
+    let job = match row {
+        RunningRow::Sound(job) => *job,
+        RunningRow::Unreadable { job, message } => {
+            for action in plan_unreadable() {
+                if action == Action::SetAside {
+                    let set = shared.options.store.set_aside(&job, &message, shared.now());
+                    set.await.map_err(|error| error.to_string())?;
+                }
+            }
+            return Ok(());
+        }
+    };
+    let Some(attempt) = job.attempt().cloned() else { return Ok(()) };
+    let probe = if attempt.run_root == shared.options.run_root {
+        shared.options.executor.probe(attempt.id).await.map_err(|error| error.to_string())?
+    } else {
+        return Err(format!("its run root {} is not this one's", attempt.run_root));
+    };
+    let (run, report) = fact(probe);
+    let ran = match &report {
+        Some(report) => report.ran(),
+        None => lived(shared, boots, &job),
+    };
+    let facts = Facts {
+        attempt: attempt.id,
+        owner: owner(shared, boots, attempt.boot, attempt.id),
+        run,
+        ran,
+    };
+    for action in plan(&facts) {
+        faults::hit_about("recovery.action", &format!("{} {action:?}", job.action));
+        carry_out(shared, &job, action, ran, report.clone()).await?;
+    }
+    Ok(())
+}
+
+fn fact(probe: Probe) -> (RunFact, Option<Box<RunReport>>) {
+    match probe {
+        Probe::NeverStarted => (RunFact::NeverStarted, None),
+        Probe::Alive => (RunFact::Alive, None),
+        Probe::Lingering => (RunFact::Lingering, None),
+        Probe::Exited(report) => (RunFact::Exited, Some(report)),
+        Probe::Vanished => (RunFact::Vanished, None),
+    }
+}
+
+fn owner(
+    shared: &Shared,
+    boots: &Boots,
+    boot: BootId,
+    attempt: evenkeel_core::ids::AttemptId,
+) -> OwnerFact {
+    if boot == shared.options.boot {
+        return if shared.drivers.has(attempt) { OwnerFact::Driven } else { OwnerFact::Undriven };
+    }
+    // A boot whose verdict was given, or that the store no longer knows, died uncleanly as far
+    // as anybody can say.
+    let known = boots.get(&boot);
+    OwnerFact::Dead(DeathFact {
+        drained: known.is_some_and(|boot| boot.drained_at.is_some()),
+        host_restarted: known.is_some_and(|boot| boot.host_boot != shared.options.host_boot),
+        named: false,
+        exclusive: false,
+    })
+}
+
+/// How long a run without a record is known to have lived: from its claim until its owner was
+/// last seen.
+fn lived(shared: &Shared, boots: &Boots, job: &Job) -> Duration {
+    let Some(attempt) = job.attempt() else { return Duration::ZERO };
+    let seen: Timestamp = if attempt.boot == shared.options.boot {
+        shared.now()
+    } else {
+        boots.get(&attempt.boot).map_or(attempt.claimed_at, |boot| boot.seen_at)
+    };
+    seen.since(attempt.claimed_at)
+}
+
+async fn carry_out(
+    shared: &Arc<Shared>,
+    job: &Job,
+    action: Action,
+    ran: Duration,
+    report: Option<Box<RunReport>>,
+) -> Result<(), String> {
+    let (exposed, entrance) = match action {
+        Action::Leave => return Ok(()),
+        Action::Adopt(exposed) => (exposed, Entrance::Adopted),
+        Action::Conclude(exposed) => {
+            let report = report.ok_or("an exit record was found and then was not")?;
+            (exposed, Entrance::Exited(report))
+        }
+        // Under the dead owner's fence: taken over first and then cut off, the next look would
+        // take this boot's death for the one that is charged.
+        Action::Requeue(end) | Action::Charge(end) => {
+            if let Some(fence) = fence_of(job) {
+                tracing::info!(job = %job.id, action = %job.action, ?end, "ended without a run");
+                attempt::conclude(shared, fence, Outcome::of(end, ran)).await;
+            }
+            return Ok(());
+        }
+        Action::SetAside => {
+            let name = job.id.to_string();
+            let set = shared.options.store.set_aside(&name, "unreadable", shared.now());
+            return set.await.map_err(|error| error.to_string());
+        }
+        Action::Sweep => {
+            let Some(attempt) = job.attempt() else { return Ok(()) };
+            let swept = shared.options.executor.sweep(attempt.id).await;
+            return match swept {
+                Ok(true) => Err("what was left of its run was ended; looking again".to_owned()),
+                Ok(false) => Err("what is left of its run does not end".to_owned()),
+                Err(error) => Err(error.to_string()),
+            };
+        }
+    };
+    if let Some(claimed) = take_over(shared, job, exposed, ran).await? {
+        tracing::info!(job = %job.id, action = %job.action, how = entrance.name(), "taken over");
+        attempt::spawn(shared, claimed, entrance);
+    }
+    Ok(())
+}
+
+/// Makes this boot the owner. A boot that lost its driver takes over from itself: the token
+/// grows, and whatever the lost driver may still have in flight is void.
+async fn take_over(
+    shared: &Arc<Shared>,
+    job: &Job,
+    exposed: Option<Exposure>,
+    ran: Duration,
+) -> Result<Option<Claimed>, String> {
+    let Some(from) = fence_of(job) else { return Ok(None) };
+    let adoption =
+        Adoption { from, boot: shared.options.boot, exposed, ran, at: shared.now() };
+    match shared.options.store.adopt(adoption).await {
+        Ok(Owned::Mine(claimed)) => Ok(Some(claimed)),
+        Ok(Owned::Lost) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The right of the attempt's present owner.
+fn fence_of(job: &Job) -> Option<Fence> {
+    job.attempt().map(|attempt| Fence {
+        job: job.id,
+        attempt: attempt.id,
+        boot: attempt.boot,
+        token: job.token,
+    })
+}
+
+impl Entrance {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Adopted => "its run goes on",
+            Self::Exited(_) => "its run has ended",
+        }
+    }
+}
+
+/// The verdict on each dead boot, once nothing is recorded as running under it.
+async fn close_boots(shared: &Shared, boots: &Boots) -> Result<(), StoreError> {
+    for boot in boots.values().filter(|boot| boot.id != shared.options.boot) {
+        let verdict = match (boot.drained_at.is_some(), boot.host_boot != shared.options.host_boot) {
+            (true, false) => "ended in order",
+            (true, true) => "ended in order; the host was restarted",
+            (false, false) => "died",
+            (false, true) => "died with its host",
+        };
+        if shared.options.store.close_boot(boot.id, verdict, shared.now()).await? {
+            tracing::info!(boot = %boot.id, verdict, "an earlier boot");
+        }
+    }
+    Ok(())
+}
