@@ -196,14 +196,18 @@ impl Own {
     pub(crate) fn own_oom_kills(&self) -> u64 {
         let Some(group) = &self.memory else { return 0 };
         let reached = if self.memory_is_v1 {
-            number(group, "memory.failcnt").unwrap_or(0)
+            // Whether failed charges are counted depends on the kernel; that the group was full
+            // shows in its peak, up to what the kernel charges ahead for each processor.
+            const AHEAD_BYTES: u64 = 4 << 20;
+            let peak = self.peak_memory().unwrap_or(0);
+            number(group, "memory.limit_in_bytes").is_some_and(|most| peak + AHEAD_BYTES >= most)
         } else {
-            keyed(group, "memory.events", "max").unwrap_or(0)
+            keyed(group, "memory.events", "max").unwrap_or(0) > 0
         };
-        if reached == 0 {
-            0
-        } else {
+        if reached {
             self.oom_kills().saturating_sub(self.oom_before)
+        } else {
+            0
         }
     }
 

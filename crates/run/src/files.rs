@@ -1,10 +1,12 @@
 //! Opening files in a folder that an action may have touched: never through a link, never waiting
 //! for a pipe, never more than a bound.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{self, CWD, FileType, Mode, OFlags};
 
@@ -35,6 +37,27 @@ pub(crate) fn open_own(dir: impl AsFd, name: &str) -> io::Result<File> {
         flags,
         Mode::RUSR | Mode::WUSR,
     )?))
+}
+
+/// Makes a file beside `path`, with mode 0600 and under a name that nobody else uses, to be renamed
+/// or linked to `path` when it is complete.
+pub(crate) fn create_fresh(path: &Path) -> io::Result<(File, PathBuf)> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let fresh = path.with_added_extension(format!("{}.{number}", std::process::id()));
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&fresh);
+        match made {
+            Ok(file) => return Ok((file, fresh)),
+            // Left by a process of the same number that died.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A file that was opened without trust.

@@ -282,21 +282,16 @@ fn refuse_remote(path: &Path) -> Result<()> {
 fn once(dir: &Path, name: &str, content: &str) -> Result<String> {
     let path = dir.join(name);
     if !path.exists() {
-        let fresh = dir.join(format!("{name}.{}", std::process::id()));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&fresh)
-            .context("create", &fresh)?;
+        let (mut file, fresh) = files::create_fresh(&path).context("create", &path)?;
         writeln!(file, "{content}").context("write", &fresh)?;
         file.sync_all().context("write", &fresh)?;
-        match fs::hard_link(&fresh, &path) {
+        let linked = fs::hard_link(&fresh, &path);
+        fs::remove_file(&fresh).context("remove", &fresh)?;
+        match linked {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(error).context("create", &path);
             }
-            Ok(()) | Err(_) => fs::remove_file(&fresh).context("remove", &fresh)?,
+            Ok(()) | Err(_) => {}
         }
         File::open(dir)
             .and_then(|dir| dir.sync_all())

@@ -2,16 +2,17 @@
 //! nothing: it is checked with start time and boot id, through a descriptor of that one life, and
 //! for ending one also with the lock known to be held.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::error::{Context, Result, RunError};
+use crate::files;
 use crate::folder::{LOCK, RunFolder, STOP};
 use crate::proc;
 
@@ -96,25 +97,15 @@ impl RunFolder {
 
     fn write_stop(&self, grace: Option<Duration>) -> Result<()> {
         let path = self.path().join(STOP);
-        let fresh = self.path().join(format!("{STOP}.{}", std::process::id()));
+        let (mut file, fresh) = files::create_fresh(&path).context("create", &path)?;
         let text = grace.map_or_else(String::new, |grace| grace.as_millis().to_string());
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&fresh)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| fs::rename(&fresh, &path));
-        match written {
-            // Without room for the words an empty wish is as good; without room for that, the
-            // signal alone has to do.
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-                fs::rename(&fresh, &path).ok();
-                Ok(())
-            }
-            other => other.context("write", &path),
+        // Without room for the words an empty wish is as good: the spec's grace.
+        if let Err(error) = file.write_all(text.as_bytes())
+            && error.kind() != std::io::ErrorKind::StorageFull
+        {
+            return Err(error).context("write", &fresh);
         }
+        fs::rename(&fresh, &path).context("write", &path)
     }
 
     /// Ends the shim if it has been silent (stopped, stuck) for `stale_after`. Its tree may be

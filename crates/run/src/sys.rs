@@ -91,8 +91,17 @@ pub(crate) fn default_signals() -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: as above. Resetting what cannot be reset fails without effect.
     unsafe {
+        // The C library keeps two signals to itself, so the kernel is asked: a structure of zeros
+        // means the default in its layout on every platform.
+        let default = [0_u64; 4];
         for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
         }
         libc::sigemptyset(set.as_mut_ptr());
         check(libc::sigprocmask(

@@ -1,4 +1,6 @@
 //! The process executor over real shims.
 
+#[cfg(test)]
 mod runs;
+#[cfg(test)]
 mod world;

@@ -102,10 +102,11 @@ pub(crate) async fn watched(executor: &ProcessExecutor, attempt: AttemptId) -> W
 }
 
 pub(crate) async fn finished(executor: &ProcessExecutor, attempt: AttemptId) -> RunReport {
-    match watched(executor, attempt).await {
-        WatchEnd::Exited(report) => *report,
-        other => panic!("{other:?} instead of an exit record"),
-    }
+    let end = watched(executor, attempt).await;
+    let WatchEnd::Exited(report) = end else {
+        panic!("{end:?} instead of an exit record")
+    };
+    *report
 }
 
 /// Waits until something can be observed.

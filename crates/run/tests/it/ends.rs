@@ -10,7 +10,9 @@ use crate::harness::{EVERY_LEVEL, World, eventually, line_of, processes_of};
 fn a_run_that_ends_well_says_so_at_every_level() {
     let world = World::new();
     for (level, held) in
-        EVERY_LEVEL.into_iter().zip([Containment::Pidns, Containment::Cgroup, Containment::Sweep])
+        EVERY_LEVEL
+            .into_iter()
+            .zip([Containment::Pidns, Containment::Cgroup, Containment::Sweep])
     {
         let script = r#"echo out; echo err >&2; echo "step 1" >> $EVENKEEL_PROGRESS
             echo '{"credentials": {"user": "u"}, "data": 7}' > $EVENKEEL_OUTPUT"#;
@@ -25,7 +27,10 @@ fn a_run_that_ends_well_says_so_at_every_level() {
         assert!(record.peak_memory_bytes.unwrap() > 0);
         assert!(record.tree_ended);
         let log = folder.log_tail(1000).unwrap().unwrap();
-        assert_eq!((log.stdout.text(), log.stderr.text()), ("out\n".into(), "err\n".into()));
+        assert_eq!(
+            (log.stdout.text(), log.stderr.text()),
+            ("out\n".into(), "err\n".into())
+        );
         assert_eq!((record.stdout_bytes, record.stderr_bytes), (4, 4));
     }
 }
@@ -53,7 +58,13 @@ fn exit_codes_and_signals_of_the_main_process_are_told_apart() {
 fn a_command_that_cannot_be_started_is_named() {
     let world = World::new();
     for level in EVERY_LEVEL {
-        for command in ["./missing", "missing-program", "./no-interpreter", "./not-executable", "/"] {
+        for command in [
+            "./missing",
+            "missing-program",
+            "./no-interpreter",
+            "./not-executable",
+            "/",
+        ] {
             let folder = world.fresh();
             let mut spec = world.script(&folder, "exit 0");
             spec.containment = level;
@@ -127,7 +138,10 @@ fn a_stop_asks_first_and_is_recorded_as_a_stop() {
         assert_eq!(record.end, RunEnd::Stopped, "{level:?}");
         assert_eq!(record.exit_code, Some(3), "{level:?}");
         let stopped = std::fs::read_to_string(folder.surroundings().work.join("stopped")).unwrap();
-        assert!(stopped.contains("main") && stopped.contains("child"), "{level:?}: {stopped}");
+        assert!(
+            stopped.contains("main") && stopped.contains("child"),
+            "{level:?}: {stopped}"
+        );
     }
 }
 
@@ -143,7 +157,9 @@ fn a_tree_that_ignores_the_wish_to_stop_is_killed_after_the_grace() {
         spec.containment = level;
         let started = world.start(&folder, &spec);
         line_of(&folder.surroundings().work.join("ready"));
-        folder.request_stop(Some(Duration::from_millis(100))).unwrap();
+        folder
+            .request_stop(Some(Duration::from_millis(100)))
+            .unwrap();
         let record = started.finish();
         assert_eq!(record.end, RunEnd::Stopped, "{level:?}");
         assert_eq!(record.signal.unwrap_or(9), 9);
@@ -178,7 +194,10 @@ fn progress_can_be_followed_while_the_run_lives() {
     let line = eventually("progress", || folder.last_progress().unwrap());
     assert_eq!(line, "[31msecond");
     std::fs::write(folder.surroundings().work.join("go"), "").unwrap();
-    assert_eq!(started.finish().last_progress.as_deref(), Some("[31msecond"));
+    assert_eq!(
+        started.finish().last_progress.as_deref(),
+        Some("[31msecond")
+    );
 }
 
 #[test]
@@ -186,5 +205,8 @@ fn the_strongest_containment_is_chosen_where_nobody_chooses() {
     let world = World::new();
     let (record, folder) = world.run(ContainmentWish::Auto, "exit 0");
     assert_eq!(record.containment, Some(Containment::Pidns));
-    assert_eq!(folder.started_record().unwrap().unwrap().containment, Containment::Pidns);
+    assert_eq!(
+        folder.started_record().unwrap().unwrap().containment,
+        Containment::Pidns
+    );
 }

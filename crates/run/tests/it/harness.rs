@@ -14,8 +14,11 @@ use evenkeel_run::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub(crate) const EVERY_LEVEL: [ContainmentWish; 3] =
-    [ContainmentWish::Pidns, ContainmentWish::Cgroup, ContainmentWish::Sweep];
+pub(crate) const EVERY_LEVEL: [ContainmentWish; 3] = [
+    ContainmentWish::Pidns,
+    ContainmentWish::Cgroup,
+    ContainmentWish::Sweep,
+];
 
 /// How long anything here may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,7 +53,9 @@ impl World {
     pub(crate) fn fresh(&self) -> RunFolder {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.root.run(&format!("attempt-{}-{number}", std::process::id())).unwrap()
+        self.root
+            .run(&format!("attempt-{}-{number}", std::process::id()))
+            .unwrap()
     }
 
     /// What runs a shell script that lies in the bundle.
@@ -61,8 +66,11 @@ impl World {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let places = folder.surroundings();
         let mut env = BTreeMap::from(
-            [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            [
+                ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+                ("LANG", "C.UTF-8"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
         for (name, path) in [
             ("HOME", &places.work),
@@ -94,7 +102,10 @@ impl World {
     pub(crate) fn start(&self, folder: &RunFolder, spec: &RunSpec) -> Started {
         let ticket = begin(folder, spec);
         let shim = spawn(&ticket);
-        Started { folder: folder.clone(), shim }
+        Started {
+            folder: folder.clone(),
+            shim,
+        }
     }
 
     /// Runs a script to its end.
@@ -118,7 +129,10 @@ pub(crate) fn begin(folder: &RunFolder, spec: &RunSpec) -> StartTicket {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test stands in for the executor")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test stands in for the executor"
+)]
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
@@ -145,10 +159,11 @@ impl Started {
     /// Waits for the shim's end and reads how the run ended.
     pub(crate) fn finish(mut self) -> ExitRecord {
         self.wait_for_shim();
-        match self.folder.probe().unwrap() {
-            Probe::Exited(record) => *record,
-            other => panic!("{other:?} instead of an exit record"),
-        }
+        let probe = self.folder.probe().unwrap();
+        let Probe::Exited(record) = probe else {
+            panic!("{probe:?} instead of an exit record")
+        };
+        *record
     }
 
     pub(crate) fn wait_for_shim(&mut self) {
@@ -194,8 +209,13 @@ pub(crate) fn processes_of(folder: &RunFolder) -> Vec<i32> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {
         let path = process.path();
-        let Ok(environ) = fs::read(path.join("environ")) else { continue };
-        if environ.split(|byte| *byte == 0).any(|one| one == entry.as_bytes()) {
+        let Ok(environ) = fs::read(path.join("environ")) else {
+            continue;
+        };
+        if environ
+            .split(|byte| *byte == 0)
+            .any(|one| one == entry.as_bytes())
+        {
             let stat = fs::read_to_string(path.join("stat")).unwrap_or_default();
             if !stat.contains(") Z ") {
                 found.push(process.file_name().to_str().unwrap().parse().unwrap());

@@ -1,12 +1,22 @@
 //! Runs with a real shim, at each level of containment.
 
+#[cfg(test)]
 mod ends;
+#[cfg(test)]
 mod fence;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
 mod hygiene;
+#[cfg(test)]
 mod limits;
+#[cfg(test)]
 mod outputs;
+#[cfg(test)]
 mod readers;
+#[cfg(test)]
 mod root;
+#[cfg(test)]
 mod silent;
+#[cfg(test)]
 mod trees;
