@@ -1,0 +1,283 @@
+//! What the owner of an attempt does, and what nobody else can.
+
+use std::time::Duration;
+
+use evenkeel_core::action::Action;
+use evenkeel_core::attempt::{Charge, Containment, End, Exposure, ExposureCause};
+use evenkeel_core::ids::{AttemptId, BootId, InstanceId, Token};
+use evenkeel_core::instance::Status;
+use evenkeel_core::job::{QuarantineReason, State, StopReason};
+use evenkeel_core::request::Outputs;
+use evenkeel_store::seam::{Adoption, Fence, Owned, Retried, Stopped};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::world::{LATER, SECRET, World, crashed, disrupted, failed, mine};
+
+pub(crate) async fn an_owner_reads_inputs_and_writes_progress(w: World) {
+    let order = w.provision("i");
+    w.accept(&order).await;
+    let claimed = w.claim_one().await;
+    let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
+    assert!(inputs.body == order.body, "what was sealed comes back");
+    assert!(inputs.instance_data.is_none() && inputs.binding_data.is_none());
+    mine(
+        w.store
+            .started(claimed.fence, Some(Containment::Pidns), w.now())
+            .await
+            .unwrap(),
+    );
+    mine(
+        w.store
+            .progress(claimed.fence, "half way", w.now())
+            .await
+            .unwrap(),
+    );
+    let id = InstanceId::new("i").unwrap();
+    let operation = w.store.operation(&id, None, None).await.unwrap().unwrap();
+    assert_eq!(operation.progress.as_deref(), Some("half way"));
+    let detail = w.store.job(order.job).await.unwrap().unwrap();
+    assert_eq!(detail.attempts[0].started_at, Some(w.now()));
+    assert_eq!(detail.attempts[0].containment, Some(Containment::Pidns));
+}
+
+/// I4.
+pub(crate) async fn a_stale_owner_changes_nothing(w: World) {
+    w.accept(&w.provision("i")).await;
+    let claimed = w.claim_one().await;
+    let fence = claimed.fence;
+    let before = w.store.job(fence.job).await.unwrap().unwrap();
+    for stale in [
+        Fence {
+            token: Token(fence.token.0 + 1),
+            ..fence
+        },
+        Fence {
+            token: Token(0),
+            ..fence
+        },
+        Fence {
+            boot: BootId(Uuid::from_u128(99)),
+            ..fence
+        },
+        Fence {
+            attempt: AttemptId(Uuid::from_u128(99)),
+            ..fence
+        },
+        Fence {
+            job: evenkeel_core::ids::JobId(Uuid::from_u128(99)),
+            ..fence
+        },
+    ] {
+        assert_eq!(
+            w.store
+                .finish_attempt(stale, w.finish(End::Succeeded))
+                .await
+                .unwrap(),
+            Owned::Lost
+        );
+        assert_eq!(
+            w.store.started(stale, None, w.now()).await.unwrap(),
+            Owned::Lost
+        );
+        assert_eq!(
+            w.store.progress(stale, "no", w.now()).await.unwrap(),
+            Owned::Lost
+        );
+        assert!(matches!(w.store.inputs(stale).await.unwrap(), Owned::Lost));
+        assert!(matches!(
+            w.store.adopt(adoption(&w, stale, None)).await.unwrap(),
+            Owned::Lost
+        ));
+    }
+    let after = w.store.job(fence.job).await.unwrap().unwrap();
+    assert_eq!(after.job, before.job);
+    assert_eq!(after.progress, before.progress);
+    assert_eq!(after.attempts[0].started_at, None);
+    assert_eq!(w.status("i").await, Status::Creating);
+}
+
+fn adoption(w: &World, from: Fence, exposed: Option<Exposure>) -> Adoption {
+    Adoption {
+        from,
+        boot: BootId(Uuid::from_u128(0xB008)),
+        exposed,
+        ran: Duration::from_secs(3),
+        at: w.now(),
+    }
+}
+
+pub(crate) async fn an_adopted_attempt_has_a_new_owner_and_its_exposure_counts_once(w: World) {
+    w.accept(&w.provision("i")).await;
+    let claimed = w.claim_one().await;
+    let exposure = Exposure {
+        cause: ExposureCause::NamedByBlackBox,
+        exclusive: false,
+    };
+    let adopt = adoption(&w, claimed.fence, Some(exposure));
+    let taken = mine(w.store.adopt(adopt.clone()).await.unwrap());
+    assert_eq!(taken.fence.token, claimed.fence.token.next());
+    assert_eq!(taken.fence.boot, adopt.boot);
+    assert_eq!(taken.fence.attempt, claimed.fence.attempt);
+    assert_eq!(taken.job.budget.exposures, 1);
+    // I9: a recovery that is repeated finds nothing to do.
+    assert!(matches!(w.store.adopt(adopt).await.unwrap(), Owned::Lost));
+    assert_eq!(w.job(claimed.job.id).await.budget.exposures, 1);
+    assert_eq!(
+        w.store
+            .finish_attempt(claimed.fence, w.finish(End::Succeeded))
+            .await
+            .unwrap(),
+        Owned::Lost
+    );
+    let job = w.end(taken.fence, End::Succeeded).await;
+    assert_eq!(job.state, State::Succeeded);
+    assert_eq!(w.job(job.id).await.budget.exposures, 0, "success clears");
+    let detail = w.store.job(job.id).await.unwrap().unwrap();
+    assert_eq!(detail.attempts.len(), 1);
+    assert_eq!(detail.attempts[0].boot, taken.fence.boot);
+}
+
+pub(crate) async fn data_goes_from_one_action_to_the_next(w: World) {
+    w.ready("i").await;
+    w.run(&w.bind("i", "b"), End::Succeeded).await;
+    w.accept(&w.unbind("i", "b")).await;
+    let claimed = w.claim_one().await;
+    let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
+    assert_eq!(inputs.instance_data, Some(json!({ "private": SECRET })));
+    assert_eq!(inputs.binding_data, Some(json!({ "private": SECRET })));
+}
+
+pub(crate) async fn private_data_of_a_failed_run_is_kept(w: World) {
+    let order = w.provision("i");
+    w.accept(&order).await;
+    let claimed = w.claim_one().await;
+    let mut finish = w.finish(failed());
+    finish.outputs = Some(Outputs {
+        credentials: w.finish(End::Succeeded).outputs.unwrap().credentials,
+        data: Some(json!("half made")),
+        ..Outputs::default()
+    });
+    mine(w.store.finish_attempt(claimed.fence, finish).await.unwrap());
+    let view = w.store.instance(&order.instance).await.unwrap().unwrap();
+    assert!(view.outputs.credentials.is_none(), "it was not made");
+    w.accept(&w.deprovision("i", &[])).await;
+    let claimed = w.claim_one().await;
+    let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
+    assert_eq!(inputs.instance_data, Some(json!("half made")));
+}
+
+/// I13.
+pub(crate) async fn crashes_end_in_quarantine_and_nothing_is_deleted(w: World) {
+    w.ready("i").await;
+    let order = w.bind("i", "b");
+    w.accept(&order).await;
+    for nth in 1..=3 {
+        w.pass(LATER);
+        let claimed = w.claim_one().await;
+        assert_eq!(claimed.job.attempts, nth);
+        w.end(claimed.fence, crashed()).await;
+    }
+    w.pass(LATER);
+    assert!(w.claim(1).await.is_empty());
+    let detail = w.store.job(order.job).await.unwrap().unwrap();
+    assert_eq!(
+        detail.job.state,
+        State::Quarantined {
+            reason: QuarantineReason::Crashes { count: 3 }
+        }
+    );
+    assert_eq!(detail.attempts.len(), 3);
+    assert!(detail.audit.iter().any(|line| line.what == "quarantine"));
+    assert_eq!(w.binding_status("i", "b").await, Status::CreateFailed);
+    // The body is there: a retry can run it.
+    let retry = w
+        .store
+        .retry(
+            order.job,
+            evenkeel_core::ids::JobId(w.uuid()),
+            "operator",
+            w.now(),
+            order.deadline_at,
+        )
+        .await
+        .unwrap();
+    assert!(matches!(retry, Retried::Queued(_)));
+    let claimed = w.claim_one().await;
+    let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
+    assert!(inputs.body == order.body);
+}
+
+/// I11.
+pub(crate) async fn a_final_job_stays_final(w: World) {
+    let ends = [End::Succeeded, failed()];
+    for (nth, end) in ends.into_iter().enumerate() {
+        let instance = format!("i{nth}");
+        let order = w.provision(&instance);
+        w.accept(&order).await;
+        let claimed = w.claim_one().await;
+        let job = w.end(claimed.fence, end).await;
+        let stop = StopReason::Operator;
+        let stopped = w.store.stop_job(job.id, stop, "operator", w.now()).await;
+        assert_eq!(stopped.unwrap(), Stopped::Final(Box::new(job.clone())));
+        let late = w.finish(failed());
+        assert_eq!(
+            w.store.finish_attempt(claimed.fence, late).await.unwrap(),
+            Owned::Lost
+        );
+        w.store
+            .set_aside(&job.id.to_string(), "no", w.now())
+            .await
+            .unwrap();
+        let far = order.deadline_at.plus(LATER);
+        assert!(w.store.expire(far, 10).await.unwrap().is_empty());
+        assert_eq!(w.job(job.id).await, job);
+    }
+}
+
+/// I9.
+pub(crate) async fn a_repeated_finish_is_lost(w: World) {
+    w.accept(&w.provision("i")).await;
+    let claimed = w.claim_one().await;
+    let finish = w.finish(crashed());
+    mine(
+        w.store
+            .finish_attempt(claimed.fence, finish.clone())
+            .await
+            .unwrap(),
+    );
+    let once = w.job(claimed.job.id).await;
+    assert_eq!(once.budget.crashes, 1);
+    assert_eq!(
+        w.store.finish_attempt(claimed.fence, finish).await.unwrap(),
+        Owned::Lost
+    );
+    assert_eq!(w.job(claimed.job.id).await, once);
+}
+
+pub(crate) async fn attempts_are_on_record_with_their_charge(w: World) {
+    let order = w.provision("i");
+    w.accept(&order).await;
+    for end in [crashed(), disrupted(), End::TryLater, End::Succeeded] {
+        w.pass(LATER);
+        let claimed = w.claim_one().await;
+        w.end(claimed.fence, end).await;
+    }
+    let attempts = w.store.job(order.job).await.unwrap().unwrap().attempts;
+    let charges: Vec<_> = attempts.iter().map(|one| one.charge.unwrap()).collect();
+    assert_eq!(
+        charges,
+        [
+            Charge::Crash,
+            Charge::Disruption,
+            Charge::None,
+            Charge::None
+        ]
+    );
+    let ordinals: Vec<_> = attempts.iter().map(|one| one.ordinal).collect();
+    assert_eq!(ordinals, [1, 2, 3, 4]);
+    assert_eq!(attempts[0].end, Some(crashed()));
+    assert_eq!(attempts[0].usage, (Some(1 << 20), Some(10)));
+    assert_eq!(attempts[3].end, Some(End::Succeeded));
+    w.accept(&w.submission(Action::Update, "i")).await;
+}

@@ -1,0 +1,27 @@
+//! The SQLite driver: the suite, and what only a file on a disk has to show.
+
+mod open;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use evenkeel_store::seam::Store;
+use evenkeel_store::{SqliteStore, StoreOptions};
+
+use crate::world::World;
+
+pub(crate) fn open(folder: &Path) -> Arc<dyn Store> {
+    let opened = SqliteStore::open(StoreOptions::new(folder)).expect("a store");
+    Arc::new(opened.store)
+}
+
+/// A store in a folder of its own.
+pub(crate) fn fresh() -> (tempfile::TempDir, World) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    (folder, World::new(store))
+}
+
+mod suite {
+    crate::conformance::conformance!(crate::sqlite::fresh);
+}
