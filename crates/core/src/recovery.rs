@@ -42,7 +42,9 @@ pub enum OwnerFact {
 /// How the owning boot ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct DeathFact {
-    /// It left its drain mark.
+    /// It left its drain mark, and the run showed no sign of life after the next boot had begun:
+    /// one that outlived the drain may have killed that boot before it was taken over, and
+    /// vanished with it.
     pub drained: bool,
     /// The host has restarted since.
     pub host_restarted: bool,

@@ -118,10 +118,10 @@ fn verdict_words(verdict: &Verdict) -> String {
                 words.push_str(" as new");
             }
             if !after.is_empty() {
-                let _ = write!(words, " after {}", names(after));
+                words.push_str(&format!(" after {}", names(after)));
             }
             if !supersedes.is_empty() {
-                let _ = write!(words, ", stopping {}", names(supersedes));
+                words.push_str(&format!(", stopping {}", names(supersedes)));
             }
             words
         }
@@ -230,7 +230,7 @@ fn grouped(rows: Vec<(String, String)>) -> String {
     }
     let mut text = String::new();
     for (answer, situations) in groups {
-        let _ = writeln!(text, "{answer}\n    {}", situations.join("; "));
+        writeln!(text, "{answer}\n    {}", situations.join("; ")).expect("a string takes it");
     }
     text
 }
@@ -245,7 +245,7 @@ fn requests_for_an_instance_are_answered_like_this() {
                 .filter(|(_, known)| in_life(known.as_ref().map(|k| k.status)))
                 .map(|(situation, instance)| (situation, row(action, instance.as_ref(), None)))
                 .collect();
-            let _ = writeln!(text, "## {action}, bindings: {}", lane.0);
+            writeln!(text, "## {action}, bindings: {}", lane.0).expect("a string takes it");
             text.push_str(&grouped(rows));
         }
     }
@@ -280,7 +280,8 @@ fn requests_for_a_binding_are_answered_like_this() {
             }
         }
         for (column, situations) in blocks {
-            let _ = writeln!(text, "## {action}, instance: {}", situations.join("; "));
+            writeln!(text, "## {action}, instance: {}", situations.join("; "))
+                .expect("a string takes it");
             text.push_str(&column);
         }
     }

@@ -95,8 +95,9 @@ fn jobs() -> Vec<Job> {
 fn the_platform_and_the_operator_are_told_this_of_a_job() {
     let mut text = String::new();
     for job in jobs() {
-        let _ = writeln!(text, "platform: {}", platform_description(&job, None));
-        let _ = writeln!(text, "operator: {}\n", state_line(&job));
+        writeln!(text, "platform: {}", platform_description(&job, None))
+            .expect("a string takes it");
+        writeln!(text, "operator: {}\n", state_line(&job)).expect("a string takes it");
     }
     insta::assert_snapshot!(text);
 }
@@ -172,7 +173,8 @@ fn the_operator_is_told_this_of_an_attempt() {
     }
     let mut text = String::new();
     for (end, charge) in ends {
-        let _ = writeln!(text, "{}\n  {}", end_line(&end), charge_line(charge, &end));
+        writeln!(text, "{}\n  {}", end_line(&end), charge_line(charge, &end))
+            .expect("a string takes it");
     }
     insta::assert_snapshot!(text);
 }

@@ -5,6 +5,7 @@ mod bundle;
 mod classify;
 mod explain;
 mod fixtures;
+mod model;
 mod panics;
 mod planner;
 mod settle;

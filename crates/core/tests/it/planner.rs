@@ -115,13 +115,15 @@ fn the_plan_for_every_fact_is_this() {
             panic!("not one action for {facts:?}: {plan:?}");
         };
         let (owner, run) = (owner_words(facts.owner), format!("{:?}", facts.run));
-        let _ = writeln!(table, "{owner:<44}| {run:<13}| {}", action_words(action));
+        writeln!(table, "{owner:<44}| {run:<13}| {}", action_words(action))
+            .expect("a string takes it");
     }
     for run in RUNS {
         let plan = plan_unclaimed(run);
         let words: Vec<_> = plan.iter().map(action_words).collect();
         let run = format!("{run:?}");
-        let _ = writeln!(table, "{:<44}| {run:<13}| {}", "no row", words.join(", "));
+        writeln!(table, "{:<44}| {run:<13}| {}", "no row", words.join(", "))
+            .expect("a string takes it");
     }
     insta::assert_snapshot!(table);
 }

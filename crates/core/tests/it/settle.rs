@@ -37,7 +37,7 @@ fn the_settlement_of_every_action_and_end_is_this() {
     let mut table = String::new();
     for action in Action::ALL {
         let at_first = on_submit(action).map_or("as it was", |status| status.as_str());
-        let _ = writeln!(table, "{action}: {at_first} when accepted");
+        writeln!(table, "{action}: {at_first} when accepted").expect("a string takes it");
         for (words, state) in finals() {
             for made in [false, true] {
                 let settled = settle(action, &state, made).expect("the state is final");
@@ -56,12 +56,13 @@ fn the_settlement_of_every_action_and_end_is_this() {
                     }
                 }
                 let made = if made { " with outputs" } else { "" };
-                let _ = writeln!(
+                writeln!(
                     table,
                     "  {:<38}-> {}",
                     format!("{words}{made}"),
                     notes.join(", ")
-                );
+                )
+                .expect("a string takes it");
             }
         }
     }

@@ -187,10 +187,11 @@ fn five_disruptions_make_a_suspect_and_no_loop() {
         );
         assert_eq!(charge, Charge::Disruption);
         assert_eq!(next.budget.suspect, nth >= 5);
-        let wait = match next.state {
-            State::Queued => None,
-            State::Backoff { next_at } => Some(next_at.since(NOON).as_secs()),
-            ref other => panic!("{other:?}"),
+        let wait = if let State::Backoff { next_at } = next.state {
+            Some(next_at.since(NOON).as_secs())
+        } else {
+            assert_eq!(next.state, State::Queued);
+            None
         };
         let expected = [None, None, None, None, Some(5), Some(10), Some(20)];
         assert_eq!(wait, expected[nth - 1], "disruption {nth}");
