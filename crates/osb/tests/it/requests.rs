@@ -1,5 +1,6 @@
 use evenkeel_osb::{
-    BindRequest, FromObject, MaintenanceInfo, PreviousValues, ProvisionRequest, UpdateRequest,
+    BindRequest, Fields, FromObject, MaintenanceInfo, PreviousValues, ProvisionRequest,
+    UpdateRequest,
 };
 use serde_json::{Value, json};
 
@@ -329,4 +330,14 @@ fn parameters_do_not_show_in_debug_output() {
     let shown = format!("{:?}", read::<ProvisionRequest>(body).unwrap());
     assert!(shown.contains("SecretObject(1 hidden fields)"), "{shown}");
     assert!(!shown.contains("hunter2"));
+}
+
+// RFC 6901
+#[test]
+fn a_pointer_escapes_what_would_read_as_another_place() {
+    let body = object(json!({ "a/b~c": { "~1": 5 } }));
+    let nested = Fields::new(&body).nested("a/b~c").unwrap().unwrap();
+    let error = nested.text("~1").unwrap_err();
+    assert_eq!(error.pointer, "/a~1b~0c/~01");
+    assert_eq!(json!(body).pointer(&error.pointer), Some(&json!(5)));
 }
