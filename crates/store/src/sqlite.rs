@@ -51,8 +51,9 @@ use crate::seam::{
 /// frees the folder.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Writer,
+    // Readers end first: the last connection to close empties the log, and has to be a writer.
     readers: Readers,
+    writer: Writer,
     database: Arc<Database>,
 }
 

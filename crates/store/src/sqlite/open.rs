@@ -169,8 +169,8 @@ pub(super) fn open(options: StoreOptions) -> Result<Opened, StoreError> {
     let writer = Writer::start(Arc::clone(&database), conn, options.queue)?;
     Ok(Opened {
         store: SqliteStore {
-            writer,
             readers,
+            writer,
             database,
         },
         created,

@@ -16,6 +16,14 @@ use crate::seam::RunningRow;
 const STRANGE: &str = "state NOT IN
     ('queued', 'running', 'backoff', 'succeeded', 'failed', 'cancelled', 'quarantined')";
 
+/// Ids in order, from two indexes that are merged as they are read.
+pub(super) const RUNNING: &str = "
+    SELECT id FROM jobs INDEXED BY jobs_state WHERE state = 'running' AND id > ?1
+    UNION ALL SELECT id FROM jobs INDEXED BY jobs_strange WHERE state NOT IN
+        ('queued', 'running', 'backoff', 'succeeded', 'failed', 'cancelled', 'quarantined')
+        AND id > ?1
+    ORDER BY id LIMIT ?2";
+
 /// Most rows a call may ask for.
 const MAX_ROWS: u32 = 1000;
 
@@ -26,16 +34,9 @@ pub(super) fn running(
 ) -> Result<Vec<RunningRow>, StoreError> {
     let after = after.map_or_else(String::new, |job| job.to_string());
     // Ids first, each header by itself: what cannot be read is told apart row by row.
-    let ids: Vec<String> = db.all(
-        &format!(
-            "SELECT id FROM (
-                 SELECT id FROM jobs WHERE state = 'running' AND id > ?1
-                 UNION ALL SELECT id FROM jobs WHERE {STRANGE} AND id > ?1)
-             ORDER BY id LIMIT ?2"
-        ),
-        params![after, limit.min(MAX_ROWS)],
-        |row| Ok(row.get(0)?),
-    )?;
+    let ids: Vec<String> = db.all(RUNNING, params![after, limit.min(MAX_ROWS)], |row| {
+        Ok(row.get(0)?)
+    })?;
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
         let sql = format!("{} WHERE j.id = ?1", job::select(""));

@@ -1,6 +1,9 @@
 //! The SQLite driver: the suite, and what only a file on a disk has to show.
 
+mod disk;
+mod kill;
 mod open;
+mod rows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +23,11 @@ pub(crate) fn fresh() -> (tempfile::TempDir, World) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
     (folder, World::new(store))
+}
+
+/// A connection of somebody else to the database of a store.
+pub(crate) fn stranger(folder: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.join("evenkeel.db")).expect("a connection")
 }
 
 mod suite {

@@ -72,7 +72,7 @@ pub(crate) fn save(
         ],
     )?;
     db.execute(
-        "UPDATE jobs SET suspect = ?4
+        "UPDATE jobs INDEXED BY jobs_unfinished SET suspect = ?4
          WHERE instance_uid = ?1 AND state IN ('queued', 'running', 'backoff')
              AND ifnull(binding_id, '') = ?2 AND action = ?3 AND suspect <> ?4",
         params![instance, account, action.as_str(), budget.suspect],

@@ -309,27 +309,34 @@ pub(crate) enum Of<'a> {
     Binding(&'a str),
 }
 
+pub(crate) fn active_sql(of: Of<'_>) -> String {
+    let which = match of {
+        Of::Instance(_) => {
+            "INDEXED BY jobs_unfinished WHERE instance_uid = ?1 AND binding_uid IS NULL"
+        }
+        Of::Bindings(_) => {
+            "INDEXED BY jobs_unfinished WHERE instance_uid = ?1 AND binding_uid IS NOT NULL"
+        }
+        Of::Binding(_) => "INDEXED BY jobs_binding WHERE binding_uid = ?1",
+    };
+    format!(
+        "SELECT id, action, request_digest, superseded_by IS NOT NULL FROM jobs
+         {which} AND {UNFINISHED} ORDER BY rowid"
+    )
+}
+
 /// Unfinished jobs, oldest first.
 pub(crate) fn active(db: &Db<'_>, of: Of<'_>) -> Result<Vec<ActiveJob>, StoreError> {
-    let (uid, which) = match of {
-        Of::Instance(uid) => (uid, "instance_uid = ?1 AND binding_uid IS NULL"),
-        Of::Bindings(uid) => (uid, "instance_uid = ?1 AND binding_uid IS NOT NULL"),
-        Of::Binding(uid) => (uid, "binding_uid = ?1"),
+    let uid = match of {
+        Of::Instance(uid) | Of::Bindings(uid) | Of::Binding(uid) => uid,
     };
-    db.all(
-        &format!(
-            "SELECT id, action, request_digest, superseded_by IS NOT NULL FROM jobs
-             WHERE {which} AND {UNFINISHED} ORDER BY rowid"
-        ),
-        [uid],
-        |row| {
-            let mut c = Columns::new(row);
-            Ok(ActiveJob {
-                id: c.parse()?,
-                action: c.parse()?,
-                digest: c.parse()?,
-                superseded: c.take()?,
-            })
-        },
-    )
+    db.all(&active_sql(of), [uid], |row| {
+        let mut c = Columns::new(row);
+        Ok(ActiveJob {
+            id: c.parse()?,
+            action: c.parse()?,
+            digest: c.parse()?,
+            superseded: c.take()?,
+        })
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use evenkeel_core::action::Action;
 use evenkeel_core::attempt::{Charge, Containment, End, Exposure, ExposureCause};
 use evenkeel_core::ids::{AttemptId, BootId, InstanceId, Token};
 use evenkeel_core::instance::Status;
@@ -279,5 +278,4 @@ pub(crate) async fn attempts_are_on_record_with_their_charge(w: World) {
     assert_eq!(attempts[0].end, Some(crashed()));
     assert_eq!(attempts[0].usage, (Some(1 << 20), Some(10)));
     assert_eq!(attempts[3].end, Some(End::Succeeded));
-    w.accept(&w.submission(Action::Update, "i")).await;
 }
