@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::error::{Context, Result, RunError};
-use crate::folder::{Gate, RunFolder, STARTED, TOMBSTONE};
+use crate::folder::{RunFolder, STARTED, TOMBSTONE};
 use crate::frame::Kind;
+use crate::gate::Gate;
 use crate::record::ExitRecord;
 
 /// What became of a run.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{self, CWD, FileType, Mode, OFlags};
 
 use crate::error::{Context, Result, RunError};
+use crate::frame::MAX_HEADER;
 
 /// Opens a folder by its path, which must not be a link.
 pub(crate) fn open_dir(path: &Path) -> io::Result<OwnedFd> {
@@ -104,6 +105,27 @@ pub(crate) fn read_bounded(
     name: &str,
     max_bytes: u64,
 ) -> Result<Option<Vec<u8>>> {
+    read(dir, folder, name, max_bytes, false)
+}
+
+/// Reads a record of the run folder: nothing if there is none, and no more than the head of the
+/// room for one that was not written.
+pub(crate) fn read_record(
+    dir: impl AsFd,
+    folder: &Path,
+    name: &str,
+    max_bytes: u64,
+) -> Result<Vec<u8>> {
+    Ok(read(dir, folder, name, max_bytes, true)?.unwrap_or_default())
+}
+
+fn read(
+    dir: impl AsFd,
+    folder: &Path,
+    name: &str,
+    max_bytes: u64,
+    is_record: bool,
+) -> Result<Option<Vec<u8>>> {
     let path = folder.join(name);
     let not_plain = |found: String| RunError::NotPlain {
         path: path.clone(),
@@ -116,9 +138,12 @@ pub(crate) fn read_bounded(
         Untrusted::Plain(_, size) if size > max_bytes => Err(not_plain(format!("of {size} bytes"))),
         Untrusted::Plain(file, _) => {
             let mut bytes = Vec::new();
-            file.take(max_bytes)
-                .read_to_end(&mut bytes)
-                .context("read", &path)?;
+            let head = (&file).take(MAX_HEADER as u64).read_to_end(&mut bytes);
+            head.context("read", &path)?;
+            if !is_record || bytes.iter().any(|byte| *byte != 0) {
+                let rest = file.take(max_bytes).read_to_end(&mut bytes);
+                rest.context("read", &path)?;
+            }
             Ok(Some(bytes))
         }
     }

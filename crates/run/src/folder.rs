@@ -6,15 +6,13 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use rustix::fs::{FlockOperation, flock, fstat, stat};
 
 use crate::clock;
 use crate::error::{Context, Result, RunError};
 use crate::files;
 use crate::frame::{self, Kind};
-use crate::record::{EXIT_OVERHEAD_BYTES, ExitRecord, LockRecord, StartedRecord};
+use crate::gate::Gate;
+use crate::record::EXIT_OVERHEAD_BYTES;
 use crate::spec::{RunAs, RunSpec};
 
 pub(crate) const SPEC: &str = "spec.json";
@@ -35,16 +33,12 @@ pub(crate) const OUT: &str = "out";
 pub(crate) const OUTPUT: &str = "output.json";
 pub(crate) const PROGRESS: &str = "progress";
 
-const MAX_SPEC_BYTES: u64 = 1 << 20;
-/// The most that is read of any record; an exit record carries the action's output.
-const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// The largest output that a spec may allow.
 const MAX_OUTPUT_BYTES: u64 = 8 << 20;
 const MAX_REQUEST_BYTES: u64 = 16 << 20;
 const MAX_SECRET_BYTES: u64 = 1 << 20;
 const MAX_SECRETS: u64 = 64;
 const SMALL_RECORD_BYTES: u64 = 4096;
-const GATE_WAIT: Duration = Duration::from_secs(20);
 
 /// A run of a root. Holds no state: every answer comes from the folder.
 #[derive(Clone, Debug)]
@@ -102,16 +96,6 @@ impl StartTicket {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
-}
-
-/// The run folder, open, with nobody else at work on it.
-///
-/// Whoever looks at a run's lock has to try it, and would be taken for the shim meanwhile by the
-/// next one who looks. So all of them come through this gate first (a lock on the folder itself),
-/// and only shims hold the run's lock outside of it.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    pub(crate) dir: OwnedFd,
 }
 
 impl RunFolder {
@@ -265,183 +249,6 @@ impl RunFolder {
         let file = files::open_own(&dir, name).context("create", &path)?;
         frame::reserve(&file, bytes).context("allocate room for", &path)?;
         Ok(file)
-    }
-
-    /// Opens the folder and keeps others out; `None` if there is none and none is to be made.
-    pub(crate) fn gate(&self, create: bool) -> Result<Option<Gate>> {
-        let until = Instant::now() + GATE_WAIT;
-        loop {
-            let dir = match files::open_dir(&self.path) {
-                Ok(dir) => dir,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if !create {
-                        return Ok(None);
-                    }
-                    match DirBuilder::new().mode(0o700).create(&self.path) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                            return Err(error).context("create", &self.path);
-                        }
-                        Ok(()) | Err(_) => continue,
-                    }
-                }
-                Err(error) => return Err(error).context("open", &self.path),
-            };
-            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                // The folder may have been disposed of, and made anew, while we waited for it.
-                Ok(()) if self.is_current(&dir) => return Ok(Some(Gate { dir })),
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(5)),
-                Err(error) => return Err(error).context("lock", &self.path),
-            }
-            if Instant::now() >= until {
-                let waited_secs = GATE_WAIT.as_secs();
-                return Err(RunError::Busy {
-                    path: self.path.clone(),
-                    waited_secs,
-                });
-            }
-        }
-    }
-
-    fn is_current(&self, dir: &OwnedFd) -> bool {
-        let (Ok(held), Ok(named)) = (fstat(dir), stat(&self.path)) else {
-            return false;
-        };
-        (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
-    }
-
-    /// Takes the run's lock; `None` if a shim has it.
-    pub(crate) fn try_lock(&self, gate: &Gate) -> Result<Option<File>> {
-        let path = self.path.join(LOCK);
-        let file = files::open_own(&gate.dir, LOCK).context("open", &path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error).context("lock", &path),
-        }
-    }
-
-    pub(crate) fn has_tombstone(&self, gate: &Gate) -> Result<bool> {
-        // Its presence is the message: no content could take that back.
-        match rustix::fs::statat(&gate.dir, TOMBSTONE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(rustix::io::Errno::NOENT) => Ok(false),
-            Err(error) => Err(error).context("look for", &self.path.join(TOMBSTONE)),
-        }
-    }
-
-    /// The spec that the run was prepared with; `None` if it never was.
-    ///
-    /// # Errors
-    /// It cannot be read or understood.
-    pub fn spec(&self) -> Result<Option<RunSpec>> {
-        let path = self.path.join(SPEC);
-        let Some(dir) = self.open()? else {
-            return Ok(None);
-        };
-        let Some(bytes) = files::read_bounded(&dir, &self.path, SPEC, MAX_SPEC_BYTES)? else {
-            return Ok(None);
-        };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| RunError::Content {
-                path,
-                message: error.to_string(),
-            })
-    }
-
-    /// Who took the run up last, dead or alive; `None` if no shim ever did.
-    ///
-    /// # Errors
-    /// The record cannot be read or understood.
-    pub fn lock_record(&self) -> Result<Option<LockRecord>> {
-        self.read_record(LOCK, Kind::Lock)
-    }
-
-    /// How the run's tree is held; `None` if no action ever started.
-    ///
-    /// # Errors
-    /// The record cannot be read or understood.
-    pub fn started_record(&self) -> Result<Option<StartedRecord>> {
-        self.read_record(STARTED, Kind::Started)
-    }
-
-    /// How the run ended, as its shim wrote it; `None` if it has not. Only [`Self::probe`] tells
-    /// what the absence means.
-    ///
-    /// # Errors
-    /// The record cannot be read or understood: it is torn.
-    pub fn exit_record(&self) -> Result<Option<ExitRecord>> {
-        self.read_record(EXIT, Kind::Exit)
-    }
-
-    /// The last line of progress, bounded and without control characters, as the shim checked it.
-    ///
-    /// # Errors
-    /// The record cannot be read. A torn one is none: it is about to be written again.
-    pub fn last_progress(&self) -> Result<Option<String>> {
-        match self.read_record(LAST_PROGRESS, Kind::Progress) {
-            Err(RunError::Record { .. }) => Ok(None),
-            other => other,
-        }
-    }
-
-    /// How long ago the shim last showed itself, for as long as the host's boot lasts; `None` if
-    /// that cannot be told.
-    ///
-    /// # Errors
-    /// The record cannot be read. A torn one is none: it is about to be written again.
-    pub fn heartbeat_age(&self) -> Result<Option<Duration>> {
-        let beat: Option<i64> = match self.read_record(HEARTBEAT, Kind::Heartbeat) {
-            Err(RunError::Record { .. }) => None,
-            other => other?,
-        };
-        let age = beat.map(|at| {
-            clock::monotonic_ms()
-                .saturating_sub(at)
-                .max(0)
-                .unsigned_abs()
-        });
-        Ok(age.map(Duration::from_millis))
-    }
-
-    /// The folder without a gate: for reading what others may be writing. `None` if there is none.
-    pub(crate) fn open(&self) -> Result<Option<OwnedFd>> {
-        match files::open_dir(&self.path) {
-            Ok(dir) => Ok(Some(dir)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).context("open", &self.path),
-        }
-    }
-
-    fn read_record<T: serde::de::DeserializeOwned>(
-        &self,
-        name: &str,
-        kind: Kind,
-    ) -> Result<Option<T>> {
-        let Some(dir) = self.open()? else {
-            return Ok(None);
-        };
-        let Some(payload) = self.read(&dir, name, kind)? else {
-            return Ok(None);
-        };
-        serde_json::from_slice(&payload)
-            .map(Some)
-            .map_err(|error| RunError::Content {
-                path: self.path.join(name),
-                message: error.to_string(),
-            })
-    }
-
-    pub(crate) fn read(&self, dir: &OwnedFd, name: &str, kind: Kind) -> Result<Option<Vec<u8>>> {
-        let bytes = files::read_bounded(dir, &self.path, name, MAX_RECORD_BYTES)?;
-        let payload = frame::decode(kind, bytes.as_deref().unwrap_or_default());
-        payload
-            .map(|payload| payload.map(<[u8]>::to_vec))
-            .map_err(|source| RunError::Record {
-                path: self.path.join(name),
-                source,
-            })
     }
 }
 

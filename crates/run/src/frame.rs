@@ -6,8 +6,8 @@
 //! run/1 exit 0000000123 89abcdef\n{"attempt_id":…}\n
 //! ```
 //!
-//! The number is the length of the JSON in bytes, the last word its CRC-32 (IEEE). A file of
-//! zeros, or an empty one, is a record that was never written; anything else that does not check
+//! The number is the length of the JSON in bytes, the last word its CRC-32 (IEEE). A file that
+//! begins with 64 zeros, or an empty one, is a record that was never written; anything else that does not check
 //! is torn.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::FORMAT;
 
 /// The longest header that is accepted, in bytes.
-const MAX_HEADER: usize = 64;
+pub(crate) const MAX_HEADER: usize = 64;
 
 /// What a record is about; part of its header, so that none can be taken for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

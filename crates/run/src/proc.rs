@@ -164,13 +164,18 @@ pub(crate) fn host_oom_kills() -> u64 {
 /// Sends a signal to one life of a process: never to a later one of the same id, because the
 /// descriptor is opened before the start time is compared. Says whether it was sent.
 pub(crate) fn signal(process: Stat, signal: Signal) -> bool {
-    let Some(pid) = Pid::from_raw(process.pid) else {
+    signal_pid(process.pid, process.start_time, signal)
+}
+
+/// As [`signal`], for a life that is known by id and start time.
+pub(crate) fn signal_pid(pid: i32, start_time: u64, signal: Signal) -> bool {
+    let Some(number) = Pid::from_raw(pid) else {
         return false;
     };
-    let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else {
+    let Ok(pidfd) = pidfd_open(number, PidfdFlags::empty()) else {
         return false;
     };
-    is_alive(process.pid, process.start_time) && pidfd_send_signal(&pidfd, signal).is_ok()
+    is_alive(pid, start_time) && pidfd_send_signal(&pidfd, signal).is_ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! forked. It must be the first thing that a program does. It knows no database and no key.
 
 mod child;
+mod ending;
 mod launch;
 mod results;
 mod supervise;

@@ -185,6 +185,15 @@ impl Tree {
 
     /// Sends SIGKILL to everything in the tree, once; says whether there was nothing.
     pub(crate) fn kill(&self) -> io::Result<bool> {
+        if let (Containment::Pidns, Some((pid, start_time)), true) =
+            (self.containment, self.leader, self.this_boot)
+        {
+            // The kernel does the rest, and better than any list could.
+            return Ok(!proc::is_alive(pid, start_time) || {
+                proc::signal_pid(pid, start_time, Signal::KILL);
+                false
+            });
+        }
         let survivors = self.survivors()?;
         if survivors.is_empty() {
             return Ok(true);

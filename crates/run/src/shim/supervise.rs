@@ -15,9 +15,8 @@ use crate::folder::OUT;
 use crate::frame::{self, Kind};
 use crate::logs::{LogWriter, STDERR, STDOUT};
 use crate::proc;
-use crate::record::{ExitRecord, Limit, RunEnd};
+use crate::record::{ExitRecord, RunEnd};
 use crate::spec::{Containment, Limits, RunSpec};
-use crate::sys;
 
 /// How often the shim looks around where the kernel enforces the limits, and where it does not.
 const TICK_MS: i64 = 500;
@@ -76,35 +75,35 @@ fn failed(shim: &Shim, message: String) -> ExitRecord {
 
 /// How the main process ended.
 #[derive(Clone, Copy)]
-enum Main {
+pub(super) enum Main {
     Exited(i32),
     Signalled(i32),
 }
 
-struct Run<'a> {
-    shim: &'a Shim,
-    spec: &'a RunSpec,
-    launched: Launched,
-    out: OwnedFd,
-    stdout: LogWriter,
-    stderr: LogWriter,
-    stdout_open: bool,
-    stderr_open: bool,
-    status_open: bool,
-    status_text: Vec<u8>,
-    usage: Usage,
-    tick_ms: i64,
-    next_tick: i64,
-    times_out_at: i64,
+pub(super) struct Run<'a> {
+    pub(super) shim: &'a Shim,
+    pub(super) spec: &'a RunSpec,
+    pub(super) launched: Launched,
+    pub(super) out: OwnedFd,
+    pub(super) stdout: LogWriter,
+    pub(super) stderr: LogWriter,
+    pub(super) stdout_open: bool,
+    pub(super) stderr_open: bool,
+    pub(super) status_open: bool,
+    pub(super) status_text: Vec<u8>,
+    pub(super) usage: Usage,
+    pub(super) tick_ms: i64,
+    pub(super) next_tick: i64,
+    pub(super) times_out_at: i64,
     /// Why the shim ends the run; the first reason stays.
-    cause: Option<RunEnd>,
+    pub(super) cause: Option<RunEnd>,
     /// When patience with a tree that got SIGTERM ends.
-    kill_at: Option<i64>,
-    main: Option<Main>,
-    leader_gone: bool,
-    spawn_error: Option<String>,
-    progress_bytes: u64,
-    last_progress: Option<String>,
+    pub(super) kill_at: Option<i64>,
+    pub(super) main: Option<Main>,
+    pub(super) leader_gone: bool,
+    pub(super) spawn_error: Option<String>,
+    pub(super) progress_bytes: u64,
+    pub(super) last_progress: Option<String>,
 }
 
 impl<'a> Run<'a> {
@@ -236,7 +235,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn note_progress(&mut self) {
+    pub(super) fn note_progress(&mut self) {
         let (line, bytes) = results::progress(&self.out);
         if bytes == self.progress_bytes || line.is_none() || line == self.last_progress {
             return;
@@ -333,73 +332,6 @@ impl<'a> Run<'a> {
             self.shim.beat();
             self.wait_for_news(pause_ms);
             pause_ms = (pause_ms * 2).min(50);
-        }
-    }
-
-    fn record(mut self, tree_ended: bool, host_oom_before: u64) -> ExitRecord {
-        self.note_progress();
-        let groups = &self.launched.groups;
-        let own_oom_kills = groups.own_oom_kills();
-        let host_oom_kills = proc::host_oom_kills().saturating_sub(host_oom_before);
-        let used = sys::child_usage();
-        let peak_memory = groups
-            .peak_memory()
-            .unwrap_or(self.usage.peak_memory.max(used.peak_bytes));
-        let (output, output_error) = results::output(&self.out, self.spec.output_max_bytes);
-        let (exit_code, signal) = match self.main {
-            Some(Main::Exited(code)) => (Some(code), None),
-            Some(Main::Signalled(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
-        if tree_ended {
-            self.launched.tree.remove_groups();
-        }
-        ExitRecord {
-            exit_code,
-            signal,
-            started_at_ms: Some(self.launched.started_at_ms),
-            containment: Some(self.launched.containment),
-            peak_memory_bytes: Some(peak_memory),
-            cpu_ms: Some(used.cpu_ms),
-            own_oom: own_oom_kills > 0,
-            host_oom: host_oom_kills > own_oom_kills,
-            output,
-            output_error,
-            stdout_bytes: self.stdout.total,
-            stderr_bytes: self.stderr.total,
-            log_lost_bytes: self.stdout.lost + self.stderr.lost,
-            tree_ended,
-            last_progress: self.last_progress.clone(),
-            ..self.shim.blank_record(self.end(own_oom_kills > 0))
-        }
-    }
-
-    /// Why the run is over: what we did to it, else what became of its main process.
-    fn end(&self, own_oom: bool) -> RunEnd {
-        const SIGKILL: i32 = 9;
-        const SIGXCPU: i32 = 24;
-        const SIGXFSZ: i32 = 25;
-        if let Some(message) = &self.spawn_error {
-            return RunEnd::SpawnFailed {
-                message: message.clone(),
-            };
-        }
-        if let Some(cause) = &self.cause {
-            return cause.clone();
-        }
-        let limits = &self.spec.limits;
-        match self.main {
-            Some(Main::Exited(code)) => RunEnd::Exited { code },
-            Some(Main::Signalled(SIGKILL)) if own_oom => RunEnd::OomKilled,
-            Some(Main::Signalled(SIGXCPU)) if limits.cpu_secs.is_some() => RunEnd::Limit {
-                limit: Limit::CpuTime,
-            },
-            Some(Main::Signalled(SIGXFSZ)) if limits.disk_bytes.is_some() => {
-                RunEnd::Limit { limit: Limit::Disk }
-            }
-            Some(Main::Signalled(signal)) => RunEnd::Signalled { signal },
-            // The namespace's init was killed, and everything with it.
-            None => RunEnd::Signalled { signal: SIGKILL },
         }
     }
 }

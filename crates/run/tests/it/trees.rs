@@ -1,6 +1,6 @@
 //! What an action leaves behind is ended with it.
 
-use evenkeel_run::{Probe, RunEnd};
+use evenkeel_run::{Containment, ContainmentWish, ExitRecord, Probe, RunEnd};
 use rustix::process::Signal;
 
 use crate::harness::{EVERY_LEVEL, World, eventually, line_of, processes_of, send};
@@ -129,5 +129,58 @@ fn no_group_is_left_when_a_run_is_over() {
         for group in record.cgroups {
             assert!(!std::path::Path::new(&group).exists(), "{level:?}: {group}");
         }
+    }
+}
+
+/// Runs `true` under a shim whose host takes abilities away first: in a user namespace of its own,
+/// so that nobody else notices.
+fn under(taken_away: &str, level: ContainmentWish) -> ExitRecord {
+    let world = World::new();
+    let folder = world.fresh();
+    let mut spec = world.script(&folder, "exit 0");
+    spec.containment = level;
+    let ticket = crate::harness::begin(&folder, &spec);
+    let shim = crate::harness::command("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-ec"])
+        .arg(format!("{taken_away}; exec \"$0\" \"$1\""))
+        .arg(crate::harness::shim_command().get_program())
+        .arg(ticket.folder())
+        .stdin(ticket.lock_for_shim().unwrap())
+        .spawn()
+        .unwrap();
+    drop(ticket);
+    crate::harness::Started { folder, shim }.finish()
+}
+
+const NO_PID_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_pid_namespaces";
+const NO_GROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
+
+#[test]
+fn what_the_host_refuses_is_replaced_by_the_next_best() {
+    let both = format!("{NO_PID_NAMESPACES}; {NO_GROUPS}");
+    for (taken_away, held) in [
+        ("true", Containment::Pidns),
+        (NO_GROUPS, Containment::Pidns),
+        (NO_PID_NAMESPACES, Containment::Cgroup),
+        (&both, Containment::Sweep),
+    ] {
+        let record = under(taken_away, ContainmentWish::Auto);
+        assert_eq!(record.end, RunEnd::Exited { code: 0 }, "{taken_away}");
+        assert_eq!(record.containment, Some(held), "{taken_away}");
+    }
+}
+
+#[test]
+fn a_containment_that_was_asked_for_and_cannot_be_had_keeps_the_run_from_starting() {
+    for (taken_away, level, word) in [
+        (NO_PID_NAMESPACES, ContainmentWish::Pidns, "PID namespace"),
+        (NO_GROUPS, ContainmentWish::Cgroup, "cgroup2"),
+    ] {
+        let record = under(taken_away, level);
+        let RunEnd::SpawnFailed { message } = record.end else {
+            panic!("{:?}", record.end)
+        };
+        assert!(message.contains(word), "{message}");
+        assert_eq!(record.started_at_ms, None);
     }
 }
