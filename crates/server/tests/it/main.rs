@@ -1,0 +1,10 @@
+//! The server over a real engine and a real store; only runs are of the tests' own making.
+
+mod admin;
+mod broker;
+mod lifecycle;
+mod listener;
+mod order;
+mod panics;
+mod runs;
+mod wire;
