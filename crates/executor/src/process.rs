@@ -49,6 +49,8 @@ impl Default for ShimCommand {
 pub struct ProcessOptions {
     /// How the shim is started.
     pub shim: ShimCommand,
+    /// The whole environment of the shim. None of it reaches an action.
+    pub shim_env: Vec<(OsString, OsString)>,
     /// How trees are to be held.
     pub containment: ContainmentWish,
     /// Another user for actions; needs a broker that runs as root.
@@ -64,6 +66,7 @@ impl Default for ProcessOptions {
     fn default() -> Self {
         Self {
             shim: ShimCommand::default(),
+            shim_env: Vec::new(),
             containment: ContainmentWish::Auto,
             run_as: None,
             silent_after: Duration::from_secs(30),
@@ -145,6 +148,7 @@ impl Inner {
             .args(&self.options.shim.args)
             .arg(ticket.folder())
             .env_clear()
+            .envs(self.options.shim_env.iter().map(|(name, value)| (name, value)))
             .current_dir("/")
             .stdin(Stdio::from(ticket.lock_for_shim().map_err(fail)?))
             .stdout(Stdio::null())

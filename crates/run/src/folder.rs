@@ -228,6 +228,9 @@ impl RunFolder {
                 .context("create", &path)?;
             give(&path, spec.run_as)?;
         }
+        if let Some(state) = spec.state.iter().find(|state| !state.read_only) {
+            give(&state.path, spec.run_as)?;
+        }
         for (name, value) in secrets {
             write_private(&self.path.join(SECRETS).join(name), value, spec.run_as)?;
         }

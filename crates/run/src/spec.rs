@@ -57,7 +57,8 @@ pub struct StateDir {
     pub read_only: bool,
 }
 
-/// The user that the action runs as.
+/// The user that the action runs as. Its work, output and state folder are given to it; every
+/// folder above the run root, the bundle and the state folder must let it pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunAs {
     /// User id.

@@ -231,6 +231,7 @@ async fn a_shim_that_cannot_be_spawned_leaves_a_run_that_never_started() {
     ));
 }
 
+/// I16.
 #[tokio::test]
 async fn concluding_removes_every_secret_and_keeps_the_log() {
     let world = World::new();

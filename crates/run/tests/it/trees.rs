@@ -5,6 +5,7 @@ use rustix::process::Signal;
 
 use crate::harness::{EVERY_LEVEL, World, eventually, line_of, processes_of, send};
 
+/// I18.
 #[test]
 fn children_left_behind_with_the_log_open_are_ended_with_the_main_process() {
     let world = World::new();
