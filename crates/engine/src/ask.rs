@@ -132,7 +132,9 @@ pub enum Refusal {
         what: String,
     },
     /// 422 AsyncRequired.
-    #[error("this plan needs asynchronous operations: the request must have accepts_incomplete=true")]
+    #[error(
+        "this plan needs asynchronous operations: the request must have accepts_incomplete=true"
+    )]
     AsyncRequired,
     /// 422 MaintenanceInfoConflict.
     #[error("maintenance_info.version {sent:?} is not the catalog's {current:?}")]

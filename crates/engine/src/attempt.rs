@@ -48,7 +48,13 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn of(end: End, ran: Duration) -> Self {
-        Self { end, ran, outputs: None, progress: None, usage: (None, None) }
+        Self {
+            end,
+            ran,
+            outputs: None,
+            progress: None,
+            usage: (None, None),
+        }
     }
 
     pub(crate) fn report(report: RunReport, asked_to_stop: bool) -> Self {
@@ -74,7 +80,9 @@ pub(crate) enum Step<T> {
 
 /// Gives the attempt a driver, unless it has one.
 pub(crate) fn spawn(shared: &Arc<Shared>, claimed: Claimed, entrance: Entrance) {
-    let Some(place) = claims::enter(shared, &claimed.job) else { return };
+    let Some(place) = claims::enter(shared, &claimed.job) else {
+        return;
+    };
     if claimed.job.stop().is_some() {
         place.stop.cancel();
     }
@@ -117,9 +125,7 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
             }
         }
         Entrance::Adopted => run::watch(shared, claimed, place, &about).await,
-        Entrance::Exited(report) => {
-            Step::On(Outcome::report(*report, place.stop.is_cancelled()))
-        }
+        Entrance::Exited(report) => Step::On(Outcome::report(*report, place.stop.is_cancelled())),
     };
     let Step::On(outcome) = outcome else { return };
     faults::hit_about("engine.conclude", &about);
@@ -209,12 +215,19 @@ async fn after_panic(shared: &Arc<Shared>, claimed: &Claimed, panic: Caught) {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .observe(&panic.location, job.id, now);
     let end = match verdict {
-        PanicVerdict::Charge => {
-            End::Crashed { evidence: Some(Evidence::Panic { location: panic.location }) }
-        }
+        PanicVerdict::Charge => End::Crashed {
+            evidence: Some(Evidence::Panic {
+                location: panic.location,
+            }),
+        },
         PanicVerdict::OurBug => {
-            shared.hold(format!("panics at {} in several jobs: the broker's own fault", panic.location));
-            End::OurBug { location: panic.location }
+            shared.hold(format!(
+                "panics at {} in several jobs: the broker's own fault",
+                panic.location
+            ));
+            End::OurBug {
+                location: panic.location,
+            }
         }
     };
     if let Step::On(ran) = run::end_and_prove_gone(shared, claimed).await {
@@ -244,5 +257,7 @@ fn about(job: &Job) -> String {
 }
 
 pub(crate) fn drained() -> End {
-    End::Disrupted { cause: DisruptionCause::Drain }
+    End::Disrupted {
+        cause: DisruptionCause::Drain,
+    }
 }

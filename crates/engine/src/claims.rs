@@ -57,7 +57,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 PAUSE_AFTER_FAILURE
             }
             Err(panic) => {
-                tracing::error!(location = panic.location, message = panic.message, "the claimer panicked");
+                tracing::error!(
+                    location = panic.location,
+                    message = panic.message,
+                    "the claimer panicked"
+                );
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -86,7 +90,11 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
     let next = options.store.next_due(now).await?;
     let driving = shared.drivers.count();
     let solo = next.suspect_first && clock.allows();
-    let free = if solo { u32::from(driving == 0) } else { options.concurrency.saturating_sub(driving) };
+    let free = if solo {
+        u32::from(driving == 0)
+    } else {
+        options.concurrency.saturating_sub(driving)
+    };
     if free == 0 || !(next.due || solo) {
         return Ok(pause_until(&next, now));
     }
@@ -109,16 +117,25 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
         attempt::spawn(shared, job, Entrance::Fresh);
     }
     // What was due but not claimable (services at their limit) waits for a driver to leave.
-    Ok(if none { pause_until(&next, now).max(Duration::from_millis(50)) } else { Duration::ZERO })
+    Ok(if none {
+        pause_until(&next, now).max(Duration::from_millis(50))
+    } else {
+        Duration::ZERO
+    })
 }
 
 fn pause_until(next: &NextDue, now: evenkeel_core::time::Timestamp) -> Duration {
-    next.next_at.map_or(LONGEST_PAUSE, |at| at.since(now).clamp(Duration::from_millis(1), LONGEST_PAUSE))
+    next.next_at.map_or(LONGEST_PAUSE, |at| {
+        at.since(now).clamp(Duration::from_millis(1), LONGEST_PAUSE)
+    })
 }
 
 /// Whether a place is free for one more driver of recovery: recovery takes over whatever runs,
 /// also beyond the limit.
-pub(crate) fn enter(shared: &Arc<Shared>, job: &evenkeel_core::job::Job) -> Option<crate::drivers::Place> {
+pub(crate) fn enter(
+    shared: &Arc<Shared>,
+    job: &evenkeel_core::job::Job,
+) -> Option<crate::drivers::Place> {
     let attempt = job.attempt()?;
     Drivers::enter(shared, attempt.id, job.id, attempt.solo)
 }

@@ -59,10 +59,19 @@ impl Drivers {
             return None;
         }
         let stop = CancellationToken::new();
-        let entry = Entry { job, stop: stop.clone(), since: Instant::now(), solo };
+        let entry = Entry {
+            job,
+            stop: stop.clone(),
+            since: Instant::now(),
+            solo,
+        };
         entries.insert(attempt, entry);
         drop(entries);
-        Some(Place { drivers: Arc::clone(shared), attempt, stop })
+        Some(Place {
+            drivers: Arc::clone(shared),
+            attempt,
+            stop,
+        })
     }
 
     pub(crate) fn has(&self, attempt: AttemptId) -> bool {
@@ -75,7 +84,11 @@ impl Drivers {
 
     /// Whether an attempt is running alone now.
     pub(crate) fn is_solo(&self) -> bool {
-        self.entries().values().any(|entry| entry.solo.is_some_and(|window| entry.since.elapsed() < window))
+        self.entries().values().any(|entry| {
+            entry
+                .solo
+                .is_some_and(|window| entry.since.elapsed() < window)
+        })
     }
 
     /// Tells the driver of this job, if there is one here, to stop.

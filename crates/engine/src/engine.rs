@@ -127,7 +127,11 @@ impl Engine {
     ///
     /// # Errors
     /// The log cannot be read; `None` where there is none (any more).
-    pub async fn log(&self, attempt: AttemptId, max_bytes: usize) -> Result<Option<LogTail>, String> {
+    pub async fn log(
+        &self,
+        attempt: AttemptId,
+        max_bytes: usize,
+    ) -> Result<Option<LogTail>, String> {
         operator::log(&self.shared, attempt, max_bytes).await
     }
 

@@ -8,10 +8,13 @@
 //! - `hold:FILE`: the point touches `FILE.reached` and waits until `FILE` exists.
 //!
 //! A rule `point~TEXT=what` applies only where the point's subject (a job's action, say)
-//! contains `TEXT`; `point=what@N` only to the first N times that it is reached.
+//! contains `TEXT`; `point=what@N` only to the first N times that it is reached (in one process).
+
+#[cfg(not(feature = "faults"))]
+use std::ffi::OsString;
 
 #[cfg(feature = "faults")]
-pub use armed::{hit, hit_about};
+pub use armed::{environment, hit, hit_about};
 
 /// A point that is always passed.
 #[cfg(not(feature = "faults"))]
@@ -23,12 +26,21 @@ pub fn hit(_point: &str) {}
 #[inline(always)]
 pub fn hit_about(_point: &str, _about: &str) {}
 
+/// Nothing.
+#[cfg(not(feature = "faults"))]
+pub fn environment() -> Vec<(OsString, OsString)> {
+    Vec::new()
+}
+
 #[cfg(feature = "faults")]
 mod armed {
+    use std::ffi::OsString;
     use std::path::Path;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
+
+    const VARIABLE: &str = "EVENKEEL_FAULTS";
 
     struct Rule {
         point: String,
@@ -40,8 +52,11 @@ mod armed {
     fn rules() -> &'static [Rule] {
         static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
         RULES.get_or_init(|| {
-            let text = std::env::var("EVENKEEL_FAULTS").unwrap_or_default();
-            text.split(';').filter(|rule| !rule.trim().is_empty()).map(parse).collect()
+            let text = std::env::var(VARIABLE).unwrap_or_default();
+            text.split(';')
+                .filter(|rule| !rule.trim().is_empty())
+                .map(parse)
+                .collect()
         })
     }
 
@@ -63,6 +78,14 @@ mod armed {
         }
     }
 
+    /// What a child process needs for its own points to be armed.
+    pub fn environment() -> Vec<(OsString, OsString)> {
+        std::env::var_os(VARIABLE)
+            .map(|rules| (VARIABLE.into(), rules))
+            .into_iter()
+            .collect()
+    }
+
     /// Reaches a point.
     pub fn hit(point: &str) {
         hit_about(point, "");
@@ -72,9 +95,17 @@ mod armed {
     pub fn hit_about(point: &str, about: &str) {
         for rule in rules() {
             let fits = rule.point == point
-                && rule.about.as_deref().is_none_or(|text| about.contains(text));
+                && rule
+                    .about
+                    .as_deref()
+                    .is_none_or(|text| about.contains(text));
             let spend = |left: u32| left.checked_sub(1);
-            if fits && rule.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend).is_ok() {
+            if fits
+                && rule
+                    .left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend)
+                    .is_ok()
+            {
                 act(&rule.what, point);
             }
         }
@@ -82,13 +113,15 @@ mod armed {
 
     fn act(what: &str, point: &str) {
         if let Some(file) = what.strip_prefix("hold:") {
-            std::fs::write(format!("{file}.reached"), point).expect("the hold file's folder is there");
+            std::fs::write(format!("{file}.reached"), point)
+                .expect("the hold file's folder is there");
             while !Path::new(file).exists() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         } else if what == "kill" {
             let me = rustix::process::getpid();
-            rustix::process::kill_process(me, rustix::process::Signal::KILL).expect("a process may kill itself");
+            rustix::process::kill_process(me, rustix::process::Signal::KILL)
+                .expect("a process may kill itself");
             std::thread::park();
         } else if what == "panic" {
             panic!("fault injected at {point}");

@@ -55,3 +55,25 @@ pub(crate) async fn catch<T>(task: AssertUnwindSafe<impl Future<Output = T>>) ->
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_caught_with_its_place_and_its_words() {
+        install_hook();
+        let task = async {
+            tokio::task::yield_now().await;
+            panic!("on purpose {}", 1);
+        };
+        let caught = catch::<()>(AssertUnwindSafe(task)).await.unwrap_err();
+        assert_eq!(caught.message, "on purpose 1");
+        assert!(caught.location.contains("guard.rs:"), "{caught:?}");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_panic_passes() {
+        assert_eq!(catch(AssertUnwindSafe(async { 7 })).await, Ok(7));
+    }
+}

@@ -37,7 +37,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "housekeeping: trying again"),
             Err(panic) => {
-                tracing::error!(location = panic.location, message = panic.message, "housekeeping panicked");
+                tracing::error!(
+                    location = panic.location,
+                    message = panic.message,
+                    "housekeeping panicked"
+                );
             }
         }
         tokio::select! {

@@ -20,7 +20,11 @@ pub(crate) async fn retry(shared: &Arc<Shared>, job: JobId) -> Result<Retried, S
     let now = shared.now();
     let new = JobId(shared.options.world.id());
     let deadline = now.plus(shared.options.deadline);
-    let retried = shared.options.store.retry(job, new, ACTOR, now, deadline).await?;
+    let retried = shared
+        .options
+        .store
+        .retry(job, new, ACTOR, now, deadline)
+        .await?;
     shared.wake.notify_one();
     Ok(retried)
 }
@@ -30,7 +34,11 @@ pub(crate) async fn discard(shared: &Arc<Shared>, job: JobId) -> Result<Marked, 
 }
 
 pub(crate) async fn clear(shared: &Arc<Shared>, job: JobId) -> Result<Marked, StoreError> {
-    let marked = shared.options.store.clear_suspicion(job, ACTOR, shared.now()).await?;
+    let marked = shared
+        .options
+        .store
+        .clear_suspicion(job, ACTOR, shared.now())
+        .await?;
     shared.wake.notify_one();
     Ok(marked)
 }
@@ -42,7 +50,11 @@ pub(crate) async fn stop(
     reason: StopReason,
     actor: &str,
 ) -> Result<Stopped, StoreError> {
-    let stopped = shared.options.store.stop_job(job, reason, actor, shared.now()).await?;
+    let stopped = shared
+        .options
+        .store
+        .stop_job(job, reason, actor, shared.now())
+        .await?;
     match &stopped {
         Stopped::Ended(_) => shared.job_finished(job),
         Stopped::Asked(_) => shared.drivers.stop(job),
@@ -57,5 +69,10 @@ pub(crate) async fn log(
     max_bytes: usize,
 ) -> Result<Option<LogTail>, String> {
     let bytes = max_bytes.min(MAX_LOG_BYTES);
-    shared.options.executor.log(attempt, bytes).await.map_err(|error| error.to_string())
+    shared
+        .options
+        .executor
+        .log(attempt, bytes)
+        .await
+        .map_err(|error| error.to_string())
 }

@@ -11,9 +11,14 @@ use crate::ask::Refusal;
 /// # Errors
 /// [`Refusal::Parameters`] at the first place that does not fit.
 pub(crate) fn check(plan: &Plan, action: Action, parameters: &Object) -> Result<(), Refusal> {
-    let Some(schema) = plan.schemas.of(action) else { return Ok(()) };
+    let Some(schema) = plan.schemas.of(action) else {
+        return Ok(());
+    };
     let bad_schema = |message: String| Refusal::BadRequest {
-        message: format!("the schema of plan {:?} cannot be used: {message}", plan.name),
+        message: format!(
+            "the schema of plan {:?} cannot be used: {message}",
+            plan.name
+        ),
     };
     let validator =
         jsonschema::validator_for(schema).map_err(|error| bad_schema(error.to_string()))?;

@@ -15,7 +15,9 @@ use std::time::Duration;
 use evenkeel_core::attempt::{Exposure, RunReport};
 use evenkeel_core::ids::BootId;
 use evenkeel_core::job::Job;
-use evenkeel_core::recovery::{Action, DeathFact, Facts, OwnerFact, RunFact, plan, plan_unreadable};
+use evenkeel_core::recovery::{
+    Action, DeathFact, Facts, OwnerFact, RunFact, plan, plan_unreadable,
+};
 use evenkeel_core::time::Timestamp;
 use evenkeel_executor::Probe;
 use evenkeel_store::error::StoreError;
@@ -47,7 +49,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
             Ok(Err(error)) => tracing::warn!(%error, "recovery: trying again"),
             Err(panic) => {
-                tracing::error!(location = panic.location, message = panic.message, "recovery panicked");
+                tracing::error!(
+                    location = panic.location,
+                    message = panic.message,
+                    "recovery panicked"
+                );
             }
         }
         let pause = if shared.recovered.load(Ordering::SeqCst) {
@@ -88,7 +94,10 @@ async fn pass(shared: &Arc<Shared>) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn next_page(last: &RunningRow, before: Option<evenkeel_core::ids::JobId>) -> Option<evenkeel_core::ids::JobId> {
+fn next_page(
+    last: &RunningRow,
+    before: Option<evenkeel_core::ids::JobId>,
+) -> Option<evenkeel_core::ids::JobId> {
     match last {
         RunningRow::Sound(job) => Some(job.id),
         RunningRow::Unreadable { job, .. } => job.parse().ok().or(before),
@@ -101,7 +110,9 @@ async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -
     let mut tasks = tokio::task::JoinSet::new();
     for row in rows {
         if let RunningRow::Sound(job) = &row
-            && job.attempt().is_some_and(|attempt| shared.drivers.has(attempt.id))
+            && job
+                .attempt()
+                .is_some_and(|attempt| shared.drivers.has(attempt.id))
         {
             continue;
         }
@@ -123,7 +134,11 @@ async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -
                     false
                 }
                 Ok(Err(panic)) => {
-                    tracing::error!(job = name, location = panic.location, "recovery of this job panicked");
+                    tracing::error!(
+                        job = name,
+                        location = panic.location,
+                        "recovery of this job panicked"
+                    );
                     false
                 }
                 Err(_) => {
@@ -156,11 +171,21 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: RunningRow) -> Result<(),
             return Ok(());
         }
     };
-    let Some(attempt) = job.attempt().cloned() else { return Ok(()) };
+    let Some(attempt) = job.attempt().cloned() else {
+        return Ok(());
+    };
     let probe = if attempt.run_root == shared.options.run_root {
-        shared.options.executor.probe(attempt.id).await.map_err(|error| error.to_string())?
+        shared
+            .options
+            .executor
+            .probe(attempt.id)
+            .await
+            .map_err(|error| error.to_string())?
     } else {
-        return Err(format!("its run root {} is not this one's", attempt.run_root));
+        return Err(format!(
+            "its run root {} is not this one's",
+            attempt.run_root
+        ));
     };
     let (run, report) = fact(probe);
     let ran = match &report {
@@ -197,7 +222,11 @@ fn owner(
     attempt: evenkeel_core::ids::AttemptId,
 ) -> OwnerFact {
     if boot == shared.options.boot {
-        return if shared.drivers.has(attempt) { OwnerFact::Driven } else { OwnerFact::Undriven };
+        return if shared.drivers.has(attempt) {
+            OwnerFact::Driven
+        } else {
+            OwnerFact::Undriven
+        };
     }
     // A boot whose verdict was given, or that the store no longer knows, died uncleanly as far
     // as anybody can say.
@@ -213,11 +242,15 @@ fn owner(
 /// How long a run without a record is known to have lived: from its claim until its owner was
 /// last seen.
 fn lived(shared: &Shared, boots: &Boots, job: &Job) -> Duration {
-    let Some(attempt) = job.attempt() else { return Duration::ZERO };
+    let Some(attempt) = job.attempt() else {
+        return Duration::ZERO;
+    };
     let seen: Timestamp = if attempt.boot == shared.options.boot {
         shared.now()
     } else {
-        boots.get(&attempt.boot).map_or(attempt.claimed_at, |boot| boot.seen_at)
+        boots
+            .get(&attempt.boot)
+            .map_or(attempt.claimed_at, |boot| boot.seen_at)
     };
     seen.since(attempt.claimed_at)
 }
@@ -247,11 +280,16 @@ async fn carry_out(
         }
         Action::SetAside => {
             let name = job.id.to_string();
-            let set = shared.options.store.set_aside(&name, "unreadable", shared.now());
+            let set = shared
+                .options
+                .store
+                .set_aside(&name, "unreadable", shared.now());
             return set.await.map_err(|error| error.to_string());
         }
         Action::Sweep => {
-            let Some(attempt) = job.attempt() else { return Ok(()) };
+            let Some(attempt) = job.attempt() else {
+                return Ok(());
+            };
             let swept = shared.options.executor.sweep(attempt.id).await;
             return match swept {
                 Ok(true) => Err("what was left of its run was ended; looking again".to_owned()),
@@ -275,9 +313,16 @@ async fn take_over(
     exposed: Option<Exposure>,
     ran: Duration,
 ) -> Result<Option<Claimed>, String> {
-    let Some(from) = fence_of(job) else { return Ok(None) };
-    let adoption =
-        Adoption { from, boot: shared.options.boot, exposed, ran, at: shared.now() };
+    let Some(from) = fence_of(job) else {
+        return Ok(None);
+    };
+    let adoption = Adoption {
+        from,
+        boot: shared.options.boot,
+        exposed,
+        ran,
+        at: shared.now(),
+    };
     match shared.options.store.adopt(adoption).await {
         Ok(Owned::Mine(claimed)) => Ok(Some(claimed)),
         Ok(Owned::Lost) => Ok(None),
@@ -308,13 +353,21 @@ impl Entrance {
 /// The verdict on each dead boot, once nothing is recorded as running under it.
 async fn close_boots(shared: &Shared, boots: &Boots) -> Result<(), StoreError> {
     for boot in boots.values().filter(|boot| boot.id != shared.options.boot) {
-        let verdict = match (boot.drained_at.is_some(), boot.host_boot != shared.options.host_boot) {
+        let verdict = match (
+            boot.drained_at.is_some(),
+            boot.host_boot != shared.options.host_boot,
+        ) {
             (true, false) => "ended in order",
             (true, true) => "ended in order; the host was restarted",
             (false, false) => "died",
             (false, true) => "died with its host",
         };
-        if shared.options.store.close_boot(boot.id, verdict, shared.now()).await? {
+        if shared
+            .options
+            .store
+            .close_boot(boot.id, verdict, shared.now())
+            .await?
+        {
             tracing::info!(boot = %boot.id, verdict, "an earlier boot");
         }
     }

@@ -62,7 +62,10 @@ impl Shared {
     }
 
     pub(crate) fn held(&self) -> Option<String> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(crate) fn hold(&self, reason: String) {
@@ -129,7 +132,9 @@ impl Shared {
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// A running engine's owner: whoever holds it ends it.
@@ -182,7 +187,9 @@ impl Service {
 
     /// A handle to the engine.
     pub fn engine(&self) -> Engine {
-        Engine { shared: Arc::clone(&self.shared) }
+        Engine {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Ends the engine: leaves the drain mark before it waits for anything, claims nothing
@@ -191,17 +198,26 @@ impl Service {
         let shared = self.shared;
         shared.ending.cancel();
         shared.wake.notify_one();
-        if let Err(error) = shared.options.store.mark_drained(shared.options.boot, shared.now()).await {
+        if let Err(error) = shared
+            .options
+            .store
+            .mark_drained(shared.options.boot, shared.now())
+            .await
+        {
             tracing::error!(%error, "the drain mark could not be left");
         }
         if shared.options.on_shutdown == OnShutdown::Drain {
             attempt::wait_for_drivers(&shared, shared.options.drain_limit).await;
             shared.stopping_runs.cancel();
-            attempt::wait_for_drivers(&shared, shared.options.grace + Duration::from_secs(10)).await;
+            attempt::wait_for_drivers(&shared, shared.options.grace + Duration::from_secs(10))
+                .await;
         }
         shared.letting_go.cancel();
         shared.tasks.close();
-        if tokio::time::timeout(Duration::from_secs(10), shared.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(10), shared.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(tasks = shared.tasks.len(), "tasks were left behind");
         }
     }

@@ -11,7 +11,11 @@ use evenkeel_core::ids::InstanceUid;
 use crate::service::{Shared, run_blocking};
 
 fn path(shared: &Shared, instance: InstanceUid) -> PathBuf {
-    shared.options.data_dir.join("state").join(instance.to_string())
+    shared
+        .options
+        .data_dir
+        .join("state")
+        .join(instance.to_string())
 }
 
 /// Makes the folder unless it is there.
@@ -21,9 +25,14 @@ fn path(shared: &Shared, instance: InstanceUid) -> PathBuf {
 pub(crate) async fn make(shared: &Arc<Shared>, instance: InstanceUid) -> Result<PathBuf, String> {
     let folder = path(shared, instance);
     let made = folder.clone();
-    run_blocking(move || fs::DirBuilder::new().recursive(true).mode(0o700).create(made))
-        .await?
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    run_blocking(move || {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(made)
+    })
+    .await?
+    .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
 }
 

@@ -12,7 +12,9 @@ use evenkeel_core::action::Action;
 use evenkeel_core::admit::{Ask, Verdict, admit};
 use evenkeel_core::bundle::{AsyncMode, Plan};
 use evenkeel_core::explain;
-use evenkeel_core::ids::{BindingId, BindingUid, InstanceId, InstanceUid, JobId, PlanId, ServiceId};
+use evenkeel_core::ids::{
+    BindingId, BindingUid, InstanceId, InstanceUid, JobId, PlanId, ServiceId,
+};
 use evenkeel_core::job::{Job, State, StopReason};
 use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PlanInput};
 use evenkeel_store::seam::{CascadeUnbind, InstanceView, Standing, Submission, Submitted};
@@ -79,9 +81,9 @@ fn refused(verdict: Verdict, order: &Order<'_>) -> Result<Known, Refusal> {
             order.binding.map_or_else(String::new, ToString::to_string),
         )),
         Verdict::Unusable(status) => Err(Refusal::Unusable(status)),
-        Verdict::Accept { .. } => {
-            Err(Refusal::Unavailable("the request crossed another one; send it again".to_owned()))
-        }
+        Verdict::Accept { .. } => Err(Refusal::Unavailable(
+            "the request crossed another one; send it again".to_owned(),
+        )),
     }
 }
 
@@ -116,7 +118,10 @@ impl Order<'_> {
 
 /// `maintenance_info.version` of a request has to be the catalog's, if it is sent at all.
 fn check_maintenance(plan: &Plan, sent: Option<&str>) -> Result<(), Refusal> {
-    let current = plan.maintenance_info.as_ref().map(|info| info.version.as_str());
+    let current = plan
+        .maintenance_info
+        .as_ref()
+        .map(|info| info.version.as_str());
     match sent {
         Some(sent) if Some(sent) != current => Err(Refusal::MaintenanceInfoConflict {
             sent: sent.to_owned(),
@@ -146,13 +151,17 @@ async fn place(
             platform: order.caller.platform.clone(),
             instance: order.instance.clone(),
             new_instance_uid: InstanceUid(options.world.id()),
-            binding: order.binding.map(|id| (id.clone(), BindingUid(options.world.id()))),
+            binding: order
+                .binding
+                .map(|id| (id.clone(), BindingUid(options.world.id()))),
             service: order.pinned.bundle.service.id.clone(),
             plan: order.plan_id.clone(),
             bundle: order.pinned.digest,
             digest: order.ask.digest,
             body: order.body.clone(),
-            retries: actions.get(&order.action).map_or(0, |action| action.retries),
+            retries: actions
+                .get(&order.action)
+                .map_or(0, |action| action.retries),
             at: now,
             deadline_at: now.plus(deadline(shared, &order)),
             cascade,
@@ -179,7 +188,9 @@ async fn place(
             Submitted::Stale => {}
         }
     }
-    Err(Refusal::Unavailable("bindings of the instance keep changing; send it again".to_owned()))
+    Err(Refusal::Unavailable(
+        "bindings of the instance keep changing; send it again".to_owned(),
+    ))
 }
 
 async fn known_answer(
@@ -208,7 +219,11 @@ async fn wait(
 ) -> Result<Answer, Refusal> {
     let until = Instant::now() + shared.options.sync_limit;
     loop {
-        let found = shared.options.store.operation(order.instance, order.binding, Some(id)).await?;
+        let found = shared
+            .options
+            .store
+            .operation(order.instance, order.binding, Some(id))
+            .await?;
         if let Some(operation) = found.filter(|found| found.job.id == id)
             && operation.job.state.is_final()
         {
@@ -226,7 +241,10 @@ async fn wait(
         }
     }
     if !owns {
-        return Err(Refusal::Busy { job: id, action: order.action });
+        return Err(Refusal::Busy {
+            job: id,
+            action: order.action,
+        });
     }
     operator::stop(shared, id, StopReason::SyncLimit, "broker").await?;
     Err(Refusal::TooSlow { job: id })
@@ -237,7 +255,10 @@ fn ended(job: Job) -> Result<Answer, Refusal> {
         return Ok(Answer::Done(Box::new(job)));
     }
     let description = explain::platform_description(&job, None);
-    Err(Refusal::Failed { job: Box::new(job), description })
+    Err(Refusal::Failed {
+        job: Box::new(job),
+        description,
+    })
 }
 
 fn deadline(shared: &Shared, order: &Order<'_>) -> Duration {
@@ -276,7 +297,9 @@ fn offered(shared: &Shared, service: &ServiceId) -> Option<Pinned> {
 
 /// The content that an instance is pinned to.
 async fn pinned_to(shared: &Arc<Shared>, standing: &Standing) -> Result<Option<Pinned>, Refusal> {
-    let Some(digest) = standing.bundle else { return Ok(None) };
+    let Some(digest) = standing.bundle else {
+        return Ok(None);
+    };
     let keeper = Arc::clone(shared);
     let found = run_blocking(move || keeper.catalog.pinned(digest)).await;
     match found {
@@ -289,19 +312,27 @@ async fn pinned_to(shared: &Arc<Shared>, standing: &Standing) -> Result<Option<P
 }
 
 fn unknown_service(service: &ServiceId) -> Refusal {
-    Refusal::BadRequest { message: format!("service_id {:?} is not in the catalog", service.as_str()) }
+    Refusal::BadRequest {
+        message: format!("service_id {:?} is not in the catalog", service.as_str()),
+    }
 }
 
 fn unknown_plan(pinned: &Pinned, plan: &PlanId) -> Refusal {
     let service = &pinned.bundle.service.name;
     Refusal::BadRequest {
-        message: format!("plan_id {:?} is not a plan of service {service:?}", plan.as_str()),
+        message: format!(
+            "plan_id {:?} is not a plan of service {service:?}",
+            plan.as_str()
+        ),
     }
 }
 
 fn named_service(pinned: &Pinned) -> Named<ServiceId> {
     let service = &pinned.bundle.service;
-    Named { id: service.id.clone(), name: service.name.clone() }
+    Named {
+        id: service.id.clone(),
+        name: service.name.clone(),
+    }
 }
 
 fn plan_input(plan: &Plan) -> PlanInput {
@@ -309,7 +340,10 @@ fn plan_input(plan: &Plan) -> PlanInput {
         id: plan.id.clone(),
         name: plan.name.clone(),
         values: plan.values.clone(),
-        maintenance_version: plan.maintenance_info.as_ref().map(|info| info.version.clone()),
+        maintenance_version: plan
+            .maintenance_info
+            .as_ref()
+            .map(|info| info.version.clone()),
     }
 }
 
@@ -344,7 +378,13 @@ fn canonical(value: &Value) -> Vec<u8> {
                 let mut entries: Vec<_> = map.iter().collect();
                 entries.sort_by(|a, b| a.0.cmp(b.0));
                 // As pairs, so that the order is kept whatever a JSON map does with it.
-                json!(["{}", entries.into_iter().map(|(key, value)| json!([key, sorted(value)])).collect::<Vec<_>>()])
+                json!([
+                    "{}",
+                    entries
+                        .into_iter()
+                        .map(|(key, value)| json!([key, sorted(value)]))
+                        .collect::<Vec<_>>()
+                ])
             }
             Value::Array(items) => json!(["[]", items.iter().map(sorted).collect::<Vec<_>>()]),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
@@ -355,4 +395,39 @@ fn canonical(value: &Value) -> Vec<u8> {
 
 fn judge(ask: Ask, standing: &Standing) -> Verdict {
     admit(ask, standing.instance.as_ref(), standing.binding.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_canonical_form_does_not_depend_on_the_order_of_keys() {
+        let one: Value =
+            serde_json::from_str(r#"{"a":{"x":1,"y":[{"p":1,"q":2}]},"b":2}"#).unwrap();
+        let two: Value =
+            serde_json::from_str(r#"{"b":2,"a":{"y":[{"q":2,"p":1}],"x":1}}"#).unwrap();
+        assert_eq!(canonical(&one), canonical(&two));
+    }
+
+    #[test]
+    fn different_documents_have_different_canonical_forms() {
+        let documents = [
+            json!({}),
+            json!([]),
+            json!(["{}", []]),
+            json!(["[]", []]),
+            json!({ "a": 1 }),
+            json!([["a", 1]]),
+            json!({ "a": "1" }),
+            json!({ "a": { "b": 1 } }),
+            json!({ "a": [["b", 1]] }),
+            json!([1, 2]),
+            json!([2, 1]),
+            json!(null),
+            json!({ "a": null }),
+        ];
+        let forms: std::collections::BTreeSet<_> = documents.iter().map(canonical).collect();
+        assert_eq!(forms.len(), documents.len());
+    }
 }

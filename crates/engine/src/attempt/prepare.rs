@@ -33,7 +33,11 @@ pub(super) enum Prepared {
     Ended(Box<Outcome>),
 }
 
-pub(super) async fn prepare(shared: &Arc<Shared>, claimed: &Claimed, place: &Place) -> Step<Prepared> {
+pub(super) async fn prepare(
+    shared: &Arc<Shared>,
+    claimed: &Claimed,
+    place: &Place,
+) -> Step<Prepared> {
     let ended = |end| Step::On(Prepared::Ended(Box::new(Outcome::of(end, Duration::ZERO))));
     if place.stop.is_cancelled() {
         return ended(End::Stopped);
@@ -53,9 +57,10 @@ pub(super) async fn prepare(shared: &Arc<Shared>, claimed: &Claimed, place: &Pla
     };
     match plan_run(shared, claimed, inputs).await {
         Ok(prepared) => Step::On(prepared),
-        Err(message) => {
-            ended(End::Failed { reason: FailReason::NotPrepared { message }, message: None })
-        }
+        Err(message) => ended(End::Failed {
+            reason: FailReason::NotPrepared { message },
+            message: None,
+        }),
     }
 }
 
@@ -71,7 +76,9 @@ async fn plan_run(
         .await?
         .map_err(|error| format!("the pinned copy of bundle {digest} cannot be read: {error}"))?;
     let Some(action) = pinned.bundle.actions.get(&job.action).cloned() else {
-        return without_action(shared, job.action, &inputs).await.map(Prepared::Ended);
+        return without_action(shared, job.action, &inputs)
+            .await
+            .map(Prepared::Ended);
     };
     let secrets = {
         let sources = pinned.bundle.secrets.clone();
@@ -111,9 +118,21 @@ async fn without_action(
 ) -> Result<Box<Outcome>, String> {
     let mut outcome = Outcome::of(End::Succeeded, Duration::ZERO);
     if action == Action::Bind {
-        let id = inputs.body.instance.id.parse().map_err(|error| format!("instance: {error}"))?;
-        let instance = shared.options.store.instance(&id).await.map_err(|error| error.to_string())?;
-        let provided = instance.map(|instance| instance.outputs).unwrap_or_default();
+        let id = inputs
+            .body
+            .instance
+            .id
+            .parse()
+            .map_err(|error| format!("instance: {error}"))?;
+        let instance = shared
+            .options
+            .store
+            .instance(&id)
+            .await
+            .map_err(|error| error.to_string())?;
+        let provided = instance
+            .map(|instance| instance.outputs)
+            .unwrap_or_default();
         outcome.outputs = Some(Outputs {
             credentials: provided.credentials,
             endpoints: provided.endpoints,
@@ -164,5 +183,8 @@ fn read_secrets(
         }
         Ok((name.clone(), bytes))
     };
-    sources.iter().map(|(name, source)| read(name, source)).collect()
+    sources
+        .iter()
+        .map(|(name, source)| read(name, source))
+        .collect()
 }

@@ -39,7 +39,13 @@ pub(super) async fn start_and_watch(
         }
         Err(StartError::Refused(message)) => {
             let reason = FailReason::NotRunnable { message };
-            return Step::On(Outcome::of(End::Failed { reason, message: None }, Duration::ZERO));
+            return Step::On(Outcome::of(
+                End::Failed {
+                    reason,
+                    message: None,
+                },
+                Duration::ZERO,
+            ));
         }
         // It may have started after all: the watch begins with a probe, which is a fence.
         Err(error) => {
@@ -52,7 +58,10 @@ pub(super) async fn start_and_watch(
 async fn note_start(shared: &Arc<Shared>, claimed: &Claimed, handle: &Handle) -> Step<()> {
     let at = shared.now();
     let noted = until_done(shared, "started", || {
-        shared.options.store.started(claimed.fence, handle.containment, at)
+        shared
+            .options
+            .store
+            .started(claimed.fence, handle.containment, at)
     });
     match noted.await {
         Some(Owned::Mine(())) => Step::On(()),
@@ -122,7 +131,12 @@ async fn next_write(written: Option<Instant>) {
 }
 
 async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: &str) {
-    match shared.options.store.progress(claimed.fence, line, shared.now()).await {
+    match shared
+        .options
+        .store
+        .progress(claimed.fence, line, shared.now())
+        .await
+    {
         Ok(Owned::Mine(()) | Owned::Lost) => {}
         Err(error) => tracing::debug!(%error, "a progress line was not kept"),
     }
@@ -130,7 +144,11 @@ async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: &str) {
 
 async fn ask_to_stop(shared: &Arc<Shared>, claimed: &Claimed) {
     let options = &shared.options;
-    if let Err(error) = options.executor.stop(claimed.fence.attempt, options.grace).await {
+    if let Err(error) = options
+        .executor
+        .stop(claimed.fence.attempt, options.grace)
+        .await
+    {
         tracing::warn!(job = %claimed.job.id, %error, "the run could not be asked to stop");
     }
 }
@@ -147,7 +165,9 @@ async fn settle(
     match end {
         Ok(WatchEnd::Exited(report)) => Step::On(Some(reported(*report, *stopping))),
         Ok(WatchEnd::NeverStarted) => {
-            let end = End::Disrupted { cause: DisruptionCause::NeverStarted };
+            let end = End::Disrupted {
+                cause: DisruptionCause::NeverStarted,
+            };
             Step::On(Some(Outcome::of(end, Duration::ZERO)))
         }
         Ok(WatchEnd::Vanished) => {
@@ -189,7 +209,10 @@ async fn pause(shared: &Arc<Shared>) -> Step<Option<Outcome>> {
 
 fn reported(report: RunReport, stopping: Stopping) -> Outcome {
     let mut outcome = Outcome::report(report, stopping == Stopping::Job);
-    let stopped = outcome.end == End::Disrupted { cause: DisruptionCause::Stopped };
+    let stopped = outcome.end
+        == End::Disrupted {
+            cause: DisruptionCause::Stopped,
+        };
     if stopped && stopping == Stopping::Drain {
         outcome.end = drained();
     }
@@ -198,8 +221,10 @@ fn reported(report: RunReport, stopping: Stopping) -> Outcome {
 
 /// How long a run that left no record can have lived: since its claim.
 fn lived(shared: &Arc<Shared>, claimed: &Claimed) -> Duration {
-    let claimed_at =
-        claimed.job.attempt().map_or(Timestamp(i64::MAX), |attempt| attempt.claimed_at);
+    let claimed_at = claimed
+        .job
+        .attempt()
+        .map_or(Timestamp(i64::MAX), |attempt| attempt.claimed_at);
     shared.now().since(claimed_at)
 }
 

@@ -44,15 +44,24 @@ fn walk(
     total: &mut u64,
 ) -> Result<(), String> {
     if depth > MAX_DEPTH {
-        return Err(format!("{}: folders are nested deeper than {MAX_DEPTH}", folder.display()));
+        return Err(format!(
+            "{}: folders are nested deeper than {MAX_DEPTH}",
+            folder.display()
+        ));
     }
     let at = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
     for item in fs::read_dir(folder).map_err(|error| at(folder, &error))? {
         let item = item.map_err(|error| at(folder, &error))?;
         let path = item.path();
         let name = item.file_name();
-        let name = name.to_str().ok_or_else(|| format!("{}: not UTF-8", path.display()))?;
-        let relative = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+        let name = name
+            .to_str()
+            .ok_or_else(|| format!("{}: not UTF-8", path.display()))?;
+        let relative = if prefix.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{prefix}/{name}")
+        };
         let kind = item.file_type().map_err(|error| at(&path, &error))?;
         if kind.is_dir() {
             walk(&path, &relative, depth + 1, entries, total)?;
@@ -80,14 +89,24 @@ fn read_file(path: &Path, relative: String, room: u64) -> Result<Entry, String> 
     let mut bytes = Vec::new();
     file.take(room + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > room {
-        return Err(format!("{}: the bundle is larger than {} MiB", path.display(), MAX_BYTES >> 20));
+        return Err(format!(
+            "{}: the bundle is larger than {} MiB",
+            path.display(),
+            MAX_BYTES >> 20
+        ));
     }
-    Ok(Entry { path: relative, executable, bytes })
+    Ok(Entry {
+        path: relative,
+        executable,
+        bytes,
+    })
 }
 
 /// The name of this content.
 pub(super) fn digest(entries: &[Entry]) -> Result<BundleDigest, String> {
-    let parts = entries.iter().map(|entry| (entry.path.as_str(), entry.executable, &entry.bytes));
+    let parts = entries
+        .iter()
+        .map(|entry| (entry.path.as_str(), entry.executable, &entry.bytes));
     bundle::digest(parts).map_err(|error| error.to_string())
 }
 
@@ -144,7 +163,11 @@ pub(super) fn snapshot(store: &Path, digest: BundleDigest) -> io::Result<Bundle>
 }
 
 fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()
@@ -162,7 +185,11 @@ fn seal_folders(folder: &Path) -> io::Result<()> {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    let gone = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let gone = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
     match gone {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

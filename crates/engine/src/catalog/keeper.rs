@@ -24,8 +24,17 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(roots: Vec<PathBuf>, copies: PathBuf, namespace: Uuid, now: Timestamp) -> Self {
-        let empty = Catalog { services: Default::default(), problems: Vec::new(), loaded_at: now };
+    pub(crate) fn new(
+        roots: Vec<PathBuf>,
+        copies: PathBuf,
+        namespace: Uuid,
+        now: Timestamp,
+    ) -> Self {
+        let empty = Catalog {
+            services: Default::default(),
+            problems: Vec::new(),
+            loaded_at: now,
+        };
         Self {
             roots,
             copies,
@@ -51,12 +60,18 @@ impl Keeper {
     /// # Errors
     /// The copy is missing or damaged.
     pub(crate) fn pinned(&self, digest: BundleDigest) -> io::Result<Pinned> {
-        if let Some(pinned) =
-            self.current().services.values().find(|pinned| pinned.digest == digest)
+        if let Some(pinned) = self
+            .current()
+            .services
+            .values()
+            .find(|pinned| pinned.digest == digest)
         {
             return Ok(pinned.clone());
         }
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = self
+            .remembered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(pinned) = remembered.get(&digest) {
             return Ok(pinned.clone());
         }

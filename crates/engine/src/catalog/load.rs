@@ -37,8 +37,10 @@ pub(super) fn load(roots: &[PathBuf], copies: &Path, namespace: Uuid, now: Times
             })),
         }
     }
-    let named: Vec<(&str, &Bundle)> =
-        pinned.iter().map(|(name, pinned)| (name.as_str(), &*pinned.bundle)).collect();
+    let named: Vec<(&str, &Bundle)> = pinned
+        .iter()
+        .map(|(name, pinned)| (name.as_str(), &*pinned.bundle))
+        .collect();
     let (accepted, errors) = check_catalog(&named);
     problems.extend(errors.into_iter().map(|error| Problem {
         bundle: error.folder.clone(),
@@ -52,7 +54,11 @@ pub(super) fn load(roots: &[PathBuf], copies: &Path, namespace: Uuid, now: Times
             (pinned.bundle.service.id.clone(), pinned.clone())
         })
         .collect();
-    Catalog { services, problems, loaded_at: now }
+    Catalog {
+        services,
+        problems,
+        loaded_at: now,
+    }
 }
 
 fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
@@ -82,7 +88,10 @@ fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
         problems.push(Problem {
             bundle: String::new(),
             fatal: true,
-            message: format!("only the first {MAX_BUNDLES} of {} bundles are read", folders.len()),
+            message: format!(
+                "only the first {MAX_BUNDLES} of {} bundles are read",
+                folders.len()
+            ),
         });
         folders.truncate(MAX_BUNDLES);
     }
@@ -101,15 +110,172 @@ fn load_one(
         .find(|entry| entry.path == "bundle.yml")
         .ok_or_else(|| vec![format!("{file}: not a regular file")])?;
     let facts = |path: &str| {
-        let found = entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
-        Some(FileFact { executable: entries[found].executable })
+        let found = entries
+            .binary_search_by(|entry| entry.path.as_str().cmp(path))
+            .ok()?;
+        Some(FileFact {
+            executable: entries[found].executable,
+        })
     };
     let (bundle, warnings) = Bundle::parse(&yaml.bytes, namespace, &facts).map_err(|errors| {
-        errors.into_iter().map(|error| error.0.render(&file)).collect::<Vec<_>>()
+        errors
+            .into_iter()
+            .map(|error| error.0.render(&file))
+            .collect::<Vec<_>>()
     })?;
     let digest = content::digest(&entries).map_err(|message| vec![message])?;
-    let place = content::keep(copies, digest, &entries, &bundle)
-        .map_err(|error| vec![format!("cannot copy {} to {}: {error}", folder.display(), copies.display())])?;
-    let warnings = warnings.into_iter().map(|warning| warning.0.render(&file)).collect();
-    Ok((Pinned { digest, bundle: Arc::new(bundle), folder: place }, warnings))
+    let place = content::keep(copies, digest, &entries, &bundle).map_err(|error| {
+        vec![format!(
+            "cannot copy {} to {}: {error}",
+            folder.display(),
+            copies.display()
+        )]
+    })?;
+    let warnings = warnings
+        .into_iter()
+        .map(|warning| warning.0.render(&file))
+        .collect();
+    Ok((
+        Pinned {
+            digest,
+            bundle: Arc::new(bundle),
+            folder: place,
+        },
+        warnings,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const NAMESPACE: Uuid = Uuid::from_u128(7);
+
+    fn bundle(root: &Path, name: &str, extra: &str) -> PathBuf {
+        let folder = root.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let yaml = format!(
+            "bundle: 1
+service: {{name: {name}, description: A test}}
+plans: [{{name: small, description: The only one}}]
+actions:
+  provision: {{command: [./run]}}
+  deprovision: {{command: [./run]}}
+{extra}"
+        );
+        fs::write(folder.join("bundle.yml"), yaml).unwrap();
+        fs::write(folder.join("run"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+        folder
+    }
+
+    fn read(root: &Path) -> Catalog {
+        load(
+            &[root.join("bundles")],
+            &root.join("copies"),
+            NAMESPACE,
+            Timestamp(0),
+        )
+    }
+
+    fn names(catalog: &Catalog) -> Vec<&str> {
+        let mut names: Vec<_> = catalog
+            .services
+            .values()
+            .map(|pinned| pinned.bundle.service.name.as_str())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_broken_bundle_is_reported_with_its_place_and_the_others_are_served() {
+        let root = tempfile::tempdir().unwrap();
+        let bundles = root.path().join("bundles");
+        bundle(&bundles, "good", "");
+        bundle(&bundles, "bad", "surprise: true\n");
+        let catalog = read(root.path());
+        assert_eq!(names(&catalog), ["good"]);
+        let problem = catalog
+            .problems
+            .iter()
+            .find(|problem| problem.fatal)
+            .unwrap();
+        assert!(problem.bundle.ends_with("bad"), "{problem:?}");
+        assert!(problem.message.contains("bundle.yml:7:"), "{problem:?}");
+        assert!(problem.message.contains("surprise"), "{problem:?}");
+    }
+
+    #[test]
+    fn what_is_no_plain_file_makes_a_bundle_invalid() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = bundle(&root.path().join("bundles"), "linked", "");
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
+        let catalog = read(root.path());
+        assert!(catalog.services.is_empty());
+        assert!(
+            catalog.problems[0].message.contains("link"),
+            "{:?}",
+            catalog.problems
+        );
+    }
+
+    #[test]
+    fn the_second_bundle_of_a_name_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let bundles = root.path().join("bundles");
+        bundle(&bundles, "twin", "");
+        fs::rename(bundles.join("twin"), bundles.join("a-twin")).unwrap();
+        bundle(&bundles, "twin", "");
+        let catalog = read(root.path());
+        assert_eq!(names(&catalog), ["twin"]);
+        let fatal: Vec<_> = catalog
+            .problems
+            .iter()
+            .filter(|problem| problem.fatal)
+            .collect();
+        assert_eq!(fatal.len(), 1);
+        assert!(fatal[0].bundle.ends_with("/twin"), "{fatal:?}");
+    }
+
+    #[test]
+    fn a_copy_keeps_its_content_when_the_bundle_changes() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = bundle(&root.path().join("bundles"), "one", "");
+        let before = read(root.path()).services.into_values().next().unwrap();
+        fs::write(folder.join("run"), "#!/bin/sh\nexit 1\n").unwrap();
+        let after = read(root.path()).services.into_values().next().unwrap();
+        assert_ne!(before.digest, after.digest);
+        assert_eq!(fs::read(before.folder.join("run")).unwrap(), b"#!/bin/sh\n");
+        let mode = fs::metadata(before.folder.join("run"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o555);
+        let snapshot = content::snapshot(&root.path().join("copies"), before.digest).unwrap();
+        assert_eq!(snapshot, *before.bundle);
+    }
+
+    #[test]
+    fn reading_again_gives_the_same_ids_and_the_same_digest() {
+        let root = tempfile::tempdir().unwrap();
+        bundle(&root.path().join("bundles"), "one", "");
+        let (first, second) = (read(root.path()), read(root.path()));
+        assert_eq!(
+            first.services.keys().collect::<Vec<_>>(),
+            second.services.keys().collect::<Vec<_>>()
+        );
+        let digest = |catalog: &Catalog| catalog.services.values().next().unwrap().digest;
+        assert_eq!(digest(&first), digest(&second));
+    }
+
+    #[test]
+    fn a_missing_folder_is_a_problem_and_not_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        let catalog = read(root.path());
+        assert!(catalog.services.is_empty());
+        assert!(catalog.problems[0].fatal);
+    }
 }

@@ -26,9 +26,14 @@ pub(crate) async fn bind(
     let store = &shared.options.store;
     let standing = store.standing(&ask.instance, Some(&ask.binding)).await?;
     let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store.instance(&ask.instance).await?.filter(|view| view.deleted_at.is_none());
+    let view = store
+        .instance(&ask.instance)
+        .await?
+        .filter(|view| view.deleted_at.is_none());
     let view = view.ok_or_else(no_instance)?;
-    let pinned = pinned_to(shared, &standing).await?.ok_or_else(no_instance)?;
+    let pinned = pinned_to(shared, &standing)
+        .await?
+        .ok_or_else(no_instance)?;
     let digest = store.digest(&canonical(&json!({
         "action": "bind",
         "service": ask.service,
@@ -44,7 +49,10 @@ pub(crate) async fn bind(
         pinned: &pinned,
         plan: pinned.plan(&view.plan),
         plan_id: view.plan.clone(),
-        ask: Ask { action: Action::Bind, digest },
+        ask: Ask {
+            action: Action::Bind,
+            digest,
+        },
         body: JobBody {
             action: Action::Bind,
             service: named_service(&pinned),
@@ -83,14 +91,20 @@ fn check_bindable(pinned: &Pinned, plan: Option<&Plan>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::BadRequest {
-        message: format!("service {:?} is not bindable on this plan", pinned.bundle.service.name),
+        message: format!(
+            "service {:?} is not bindable on this plan",
+            pinned.bundle.service.name
+        ),
     })
 }
 
 /// Logs can only be drained, and volumes only be mounted, for an application.
 fn check_app(pinned: &Pinned, ask: &Bind) -> Result<(), Refusal> {
     let needs_app = pinned.bundle.service.requires.iter().any(|requirement| {
-        matches!(requirement, Requirement::SyslogDrain | Requirement::VolumeMount)
+        matches!(
+            requirement,
+            Requirement::SyslogDrain | Requirement::VolumeMount
+        )
     });
     if needs_app && !ask.bind_resource.contains_key("app_guid") {
         return Err(Refusal::RequiresApp);
@@ -106,10 +120,15 @@ pub(crate) async fn unbind(
     let store = &shared.options.store;
     let standing = store.standing(&ask.instance, Some(&ask.binding)).await?;
     let no_binding = || Refusal::NoBinding(ask.binding.to_string());
-    let view = store.instance(&ask.instance).await?.filter(|view| view.deleted_at.is_none());
+    let view = store
+        .instance(&ask.instance)
+        .await?
+        .filter(|view| view.deleted_at.is_none());
     let view = view.ok_or_else(no_binding)?;
     let known = store.binding(&ask.instance, &ask.binding).await?;
-    let known = known.filter(|known| known.deleted_at.is_none()).ok_or_else(no_binding)?;
+    let known = known
+        .filter(|known| known.deleted_at.is_none())
+        .ok_or_else(no_binding)?;
     let pinned = pinned_to(shared, &standing).await?.ok_or_else(no_binding)?;
     let digest = store.digest(&canonical(&json!({ "action": "unbind" })));
     let order = Order {
@@ -120,7 +139,10 @@ pub(crate) async fn unbind(
         pinned: &pinned,
         plan: pinned.plan(&view.plan),
         plan_id: view.plan.clone(),
-        ask: Ask { action: Action::Unbind, digest },
+        ask: Ask {
+            action: Action::Unbind,
+            digest,
+        },
         body: JobBody {
             action: Action::Unbind,
             service: named_service(&pinned),

@@ -33,7 +33,9 @@ pub(crate) async fn provision(
             .filter(|pinned| pinned.bundle.service.id == ask.service)
             .ok_or_else(|| unknown_service(&ask.service))?,
     };
-    let plan = pinned.plan(&ask.plan).ok_or_else(|| unknown_plan(&pinned, &ask.plan))?;
+    let plan = pinned
+        .plan(&ask.plan)
+        .ok_or_else(|| unknown_plan(&pinned, &ask.plan))?;
     let digest = shared.options.store.digest(&canonical(&json!({
         "action": "provision",
         "service": ask.service,
@@ -50,7 +52,10 @@ pub(crate) async fn provision(
         pinned: &pinned,
         plan: Some(plan),
         plan_id: ask.plan.clone(),
-        ask: Ask { action: Action::Provision, digest },
+        ask: Ask {
+            action: Action::Provision,
+            digest,
+        },
         body: JobBody {
             action: Action::Provision,
             service: named_service(&pinned),
@@ -84,19 +89,29 @@ pub(crate) async fn update(
     let store = &shared.options.store;
     let standing = store.standing(&ask.instance, None).await?;
     let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store.instance(&ask.instance).await?.filter(|view| view.deleted_at.is_none());
+    let view = store
+        .instance(&ask.instance)
+        .await?
+        .filter(|view| view.deleted_at.is_none());
     let view = view.ok_or_else(no_instance)?;
     if view.service != ask.service {
         return Err(Refusal::BadRequest {
-            message: format!("service_id {:?} is not the instance's", ask.service.as_str()),
+            message: format!(
+                "service_id {:?} is not the instance's",
+                ask.service.as_str()
+            ),
         });
     }
     let pinned = match offered(shared, &ask.service) {
         Some(pinned) => pinned,
-        None => pinned_to(shared, &standing).await?.ok_or_else(no_instance)?,
+        None => pinned_to(shared, &standing)
+            .await?
+            .ok_or_else(no_instance)?,
     };
     let target = ask.plan.clone().unwrap_or_else(|| view.plan.clone());
-    let plan = pinned.plan(&target).ok_or_else(|| unknown_plan(&pinned, &target))?;
+    let plan = pinned
+        .plan(&target)
+        .ok_or_else(|| unknown_plan(&pinned, &target))?;
     let parameters = merged(&view.parameters, &ask.parameters);
     let digest = update_digest(shared, &ask, &target);
     let order = Order {
@@ -107,7 +122,10 @@ pub(crate) async fn update(
         pinned: &pinned,
         plan: Some(plan),
         plan_id: target.clone(),
-        ask: Ask { action: Action::Update, digest },
+        ask: Ask {
+            action: Action::Update,
+            digest,
+        },
         body: JobBody {
             action: Action::Update,
             service: named_service(&pinned),
@@ -134,8 +152,8 @@ pub(crate) async fn update(
     }
     check_maintenance(plan, ask.maintenance_version.as_deref())?;
     check_plan_change(&pinned, &view, plan)?;
-    let maintains = ask.maintenance_version.is_some()
-        && ask.maintenance_version != view.maintenance_version;
+    let maintains =
+        ask.maintenance_version.is_some() && ask.maintenance_version != view.maintenance_version;
     let changes = target != view.plan || parameters != view.parameters || maintains;
     if !changes && matches!(verdict, Verdict::Accept { .. }) {
         return Ok(Answer::Already);
@@ -172,7 +190,9 @@ fn updated_plan(
 ) -> evenkeel_core::request::PlanInput {
     let mut input = plan_input(plan);
     if ask.maintenance_version.is_none() && plan.id == view.plan {
-        input.maintenance_version.clone_from(&view.maintenance_version);
+        input
+            .maintenance_version
+            .clone_from(&view.maintenance_version);
     }
     input
 }
@@ -181,13 +201,16 @@ fn check_plan_change(pinned: &Pinned, view: &InstanceView, target: &Plan) -> Res
     if target.id == view.plan {
         return Ok(());
     }
-    let own = pinned.plan(&view.plan).and_then(|plan| plan.plan_updateable);
+    let own = pinned
+        .plan(&view.plan)
+        .and_then(|plan| plan.plan_updateable);
     if own.unwrap_or(pinned.bundle.service.plan_updateable) {
         return Ok(());
     }
     Err(Refusal::NotUpdatable(format!(
         "plan {:?} of service {:?} cannot be changed",
-        plan_of(pinned, &view.plan).name, pinned.bundle.service.name
+        plan_of(pinned, &view.plan).name,
+        pinned.bundle.service.name
     )))
 }
 
@@ -220,9 +243,14 @@ pub(crate) async fn deprovision(
     let store = &shared.options.store;
     let standing = store.standing(&ask.instance, None).await?;
     let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store.instance(&ask.instance).await?.filter(|view| view.deleted_at.is_none());
+    let view = store
+        .instance(&ask.instance)
+        .await?
+        .filter(|view| view.deleted_at.is_none());
     let view = view.ok_or_else(no_instance)?;
-    let pinned = pinned_to(shared, &standing).await?.ok_or_else(no_instance)?;
+    let pinned = pinned_to(shared, &standing)
+        .await?
+        .ok_or_else(no_instance)?;
     let digest = store.digest(&canonical(&json!({ "action": "deprovision" })));
     let order = Order {
         caller: &caller,
@@ -232,7 +260,10 @@ pub(crate) async fn deprovision(
         pinned: &pinned,
         plan: pinned.plan(&view.plan),
         plan_id: view.plan.clone(),
-        ask: Ask { action: Action::Deprovision, digest },
+        ask: Ask {
+            action: Action::Deprovision,
+            digest,
+        },
         body: JobBody {
             action: Action::Deprovision,
             service: named_service(&pinned),
@@ -245,4 +276,28 @@ pub(crate) async fn deprovision(
     };
     order.check_async()?;
     place(shared, order, Some(&view)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn parameters_of_an_update_replace_remove_and_leave_the_rest() {
+        let applied = object(json!({ "a": 1, "b": { "x": 1, "y": 2 }, "c": [1], "d": true }));
+        let sent = object(json!({ "a": 2, "b": { "y": null, "z": 3 }, "c": [2, 3], "e": "new" }));
+        let expected =
+            json!({ "a": 2, "b": { "x": 1, "z": 3 }, "c": [2, 3], "d": true, "e": "new" });
+        assert_eq!(Value::Object(merged(&applied, &sent)), expected);
+    }
+
+    #[test]
+    fn empty_parameters_change_nothing() {
+        let applied = object(json!({ "a": 1 }));
+        assert_eq!(merged(&applied, &Object::new()), applied);
+    }
 }
