@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) toml: String,
     /// `EVENKEEL_FAULTS` of the next start.
     pub(crate) faults: String,
+    /// The data folder, where the test needs one of its own (a small disk, say).
+    pub(crate) data: Option<PathBuf>,
 }
 
 impl Setup {
@@ -81,12 +83,19 @@ pub(crate) struct Broker {
     pub(crate) dir: TempDir,
     pub(crate) setup: Setup,
     child: Option<Child>,
-    http: reqwest::Client,
+    pub(crate) http: reqwest::Client,
 }
 
 impl Broker {
     /// Starts a broker in a new folder and waits until it is ready.
     pub(crate) async fn start(setup: Setup) -> Self {
+        let mut broker = Self::new(setup);
+        broker.boot().await;
+        broker
+    }
+
+    /// A folder for a broker that is yet to be started.
+    pub(crate) fn new(setup: Setup) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("evenkeel-e2e-")
             .tempdir()
@@ -97,21 +106,20 @@ impl Broker {
             .timeout(PATIENCE)
             .build()
             .unwrap();
-        let mut broker = Self {
+        Self {
             dir,
             setup,
             child: None,
             http,
-        };
-        broker.boot().await;
-        broker
+        }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
+        let own = || self.dir.path().join("data");
+        self.setup.data.clone().unwrap_or_else(own)
     }
 
-    fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.dir.path().join("evenkeel.toml")
     }
 
@@ -212,6 +220,23 @@ impl Broker {
         }
     }
 
+    /// Waits until `/livez` answers; gives the instant of the answer.
+    pub(crate) async fn listening(&self) -> Instant {
+        eventually("the listener answers", || async {
+            let url = fs::read_to_string(self.data().join("admin-url")).ok()?;
+            let live = self.http.get(format!("{}/livez", url.trim())).send().await;
+            live.is_ok_and(|answer| answer.status() == 200).then(Instant::now)
+        })
+        .await
+    }
+
+    /// Whether `/readyz` says 200 now.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let Ok(url) = fs::read_to_string(self.data().join("admin-url")) else { return false };
+        let ready = self.http.get(format!("{}/readyz", url.trim())).send().await;
+        ready.is_ok_and(|answer| answer.status() == 200)
+    }
+
     /// Ends the broker as a power cut would, its runs not.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the broker runs");
@@ -244,14 +269,14 @@ impl Broker {
             .is_some_and(|child| child.try_wait().unwrap().is_none())
     }
 
-    fn url(&self, name: &str) -> String {
+    pub(crate) fn url(&self, name: &str) -> String {
         fs::read_to_string(self.data().join(name))
             .unwrap()
             .trim()
             .to_owned()
     }
 
-    fn password(&self) -> String {
+    pub(crate) fn password(&self) -> String {
         fs::read_to_string(self.data().join("osb-password"))
             .unwrap()
             .trim()
