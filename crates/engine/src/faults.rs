@@ -86,12 +86,14 @@ mod armed {
             .collect()
     }
 
-    /// Reaches a point.
+    /// Reaches a point. A panic is the caller's: each point is a place of its own.
+    #[track_caller]
     pub fn hit(point: &str) {
         hit_about(point, "");
     }
 
     /// Reaches a point; `about` is what is being worked on.
+    #[track_caller]
     pub fn hit_about(point: &str, about: &str) {
         for rule in rules() {
             let fits = rule.point == point
@@ -111,6 +113,7 @@ mod armed {
         }
     }
 
+    #[track_caller]
     fn act(what: &str, point: &str) {
         if let Some(file) = what.strip_prefix("hold:") {
             std::fs::write(format!("{file}.reached"), point)
