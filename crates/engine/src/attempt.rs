@@ -201,38 +201,52 @@ where
     }
 }
 
-/// A driving step panicked. The run, if there is one, is ended and proven gone first.
+/// A driving step panicked.
 async fn after_panic(shared: &Arc<Shared>, claimed: &Claimed, panic: Caught) {
-    let job = &claimed.job;
-    let now = shared.now();
-    tracing::error!(
-        job = %job.id, location = panic.location, message = panic.message,
-        "a driving step panicked"
-    );
+    let end = blame(shared, &claimed.job, panic);
+    close(shared, claimed, end).await;
+}
+
+/// Notes that a step for `job` panicked and says who pays. Where it is our bug no new run starts.
+pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
+    let Caught { location, message } = panic;
+    tracing::error!(job = %job.id, location, message, "a driving step panicked");
     let verdict = shared
         .panics
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .observe(&panic.location, job.id, now);
-    let end = match verdict {
+        .observe(&location, job.id, shared.now());
+    match verdict {
         PanicVerdict::Charge => End::Crashed {
-            evidence: Some(Evidence::Panic {
-                location: panic.location,
-            }),
+            evidence: Some(Evidence::Panic { location }),
         },
         PanicVerdict::OurBug => {
             shared.hold(format!(
-                "panics at {} in several jobs: the broker's own fault",
-                panic.location
+                "panics at {location} in several jobs: the broker's own fault"
             ));
-            End::OurBug {
-                location: panic.location,
-            }
+            End::OurBug { location }
         }
-    };
+    }
+}
+
+/// Closes an attempt whose driving went wrong. Its run, if there is one, is ended and proven gone
+/// first.
+async fn close(shared: &Arc<Shared>, claimed: &Claimed, end: End) {
     if let Step::On(ran) = run::end_and_prove_gone(shared, claimed).await {
         conclude(shared, claimed.fence, Outcome::of(end, ran)).await;
     }
+}
+
+/// Like [`close`], by a driver of its own.
+pub(crate) fn spawn_close(shared: &Arc<Shared>, claimed: Claimed, end: End) {
+    let Some(place) = claims::enter(shared, &claimed.job) else {
+        return;
+    };
+    let shared_too = Arc::clone(shared);
+    shared.spawn("attempt", async move {
+        close(&shared_too, &claimed, end).await;
+        drop(place);
+    });
 }
 
 /// Waits until no driver is left, or for `limit`.
@@ -252,7 +266,7 @@ pub(crate) async fn wait_for_drivers(shared: &Arc<Shared>, limit: Duration) {
 }
 
 /// What fault points are told of a job.
-fn about(job: &Job) -> String {
+pub(crate) fn about(job: &Job) -> String {
     format!("{} {} attempt={}", job.action, job.id, job.attempts)
 }
 

@@ -14,6 +14,11 @@ mod load;
 
 pub(crate) use keeper::Keeper;
 
+/// Where copies by digest are, below the data folder.
+const COPIES: &str = "bundles";
+/// Where relative secret files are, below the data folder.
+pub(crate) const SECRETS: &str = "secrets";
+
 /// A bundle whose content was copied by digest, and never changes.
 #[derive(Clone, Debug)]
 pub struct Pinned {

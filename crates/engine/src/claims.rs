@@ -111,8 +111,10 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
             solo,
         })
         .await?;
-    faults::hit("engine.claimed");
     let none = claimed.is_empty();
+    for job in &claimed {
+        faults::hit_about("engine.claimed", &attempt::about(&job.job));
+    }
     for job in claimed {
         attempt::spawn(shared, job, Entrance::Fresh);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_core::attempt::{Exposure, RunReport};
+use evenkeel_core::attempt::{End, Exposure, RunReport};
 use evenkeel_core::ids::BootId;
 use evenkeel_core::job::Job;
 use evenkeel_core::recovery::{
@@ -25,8 +25,9 @@ use evenkeel_store::seam::{Adoption, Boot, Claimed, Fence, Owned, RunningRow};
 use tokio::time::timeout;
 
 use crate::attempt::{self, Entrance, Outcome};
+use crate::faults;
+use crate::guard::{self, Caught};
 use crate::service::Shared;
-use crate::{faults, guard};
 
 /// Rows that are read at once.
 const PAGE: u32 = 500;
@@ -126,7 +127,7 @@ async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -
                 RunningRow::Sound(job) => job.id.to_string(),
                 RunningRow::Unreadable { job, .. } => job.clone(),
             };
-            let work = AssertUnwindSafe(one(&shared, &boots, row));
+            let work = AssertUnwindSafe(one(&shared, &boots, &row));
             match timeout(ONE_JOB, guard::catch(work)).await {
                 Ok(Ok(Ok(()))) => true,
                 Ok(Ok(Err(message))) => {
@@ -134,12 +135,12 @@ async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -
                     false
                 }
                 Ok(Err(panic)) => {
-                    tracing::error!(
-                        job = name,
-                        location = panic.location,
-                        "recovery of this job panicked"
-                    );
-                    false
+                    if let RunningRow::Sound(job) = &row {
+                        panicked(&shared, &boots, job, panic).await
+                    } else {
+                        tracing::error!(job = name, location = panic.location, "recovery panicked");
+                        false
+                    }
                 }
                 Err(_) => {
                     tracing::warn!(job = name, "recovery of this job takes too long");
@@ -158,13 +159,36 @@ fn undone(done: Option<Result<bool, tokio::task::JoinError>>) -> usize {
     usize::from(!matches!(done, Some(Ok(true)) | None))
 }
 
-async fn one(shared: &Arc<Shared>, boots: &Boots, row: RunningRow) -> Result<(), String> {
+/// A step of recovery panicked over this job, which pays as for one of its driver: else it would
+/// be looked at for ever. Where it is our bug its run goes on, for a boot that can deal with it.
+async fn panicked(shared: &Arc<Shared>, boots: &Boots, job: &Job, panic: Caught) -> bool {
+    let end = attempt::blame(shared, job, panic);
+    if matches!(end, End::OurBug { .. }) {
+        return false;
+    }
+    let taken = take_over(shared, job, None, lived(shared, boots, job));
+    match timeout(ONE_JOB, taken).await {
+        Ok(Ok(claimed)) => {
+            if let Some(claimed) = claimed {
+                attempt::spawn_close(shared, claimed, end);
+            }
+            true
+        }
+        Ok(Err(message)) => {
+            tracing::warn!(job = %job.id, message, "recovery comes back to this job");
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<(), String> {
     let job = match row {
-        RunningRow::Sound(job) => *job,
+        RunningRow::Sound(job) => job,
         RunningRow::Unreadable { job, message } => {
             for action in plan_unreadable() {
                 if action == Action::SetAside {
-                    let set = shared.options.store.set_aside(&job, &message, shared.now());
+                    let set = shared.options.store.set_aside(job, message, shared.now());
                     set.await.map_err(|error| error.to_string())?;
                 }
             }
@@ -190,7 +214,7 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: RunningRow) -> Result<(),
     let (run, report) = fact(probe);
     let ran = match &report {
         Some(report) => report.ran(),
-        None => lived(shared, boots, &job),
+        None => lived(shared, boots, job),
     };
     let facts = Facts {
         attempt: attempt.id,
@@ -200,7 +224,7 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: RunningRow) -> Result<(),
     };
     for action in plan(&facts) {
         faults::hit_about("recovery.action", &format!("{} {action:?}", job.action));
-        carry_out(shared, &job, action, ran, report.clone()).await?;
+        carry_out(shared, job, action, ran, report.clone()).await?;
     }
     Ok(())
 }

@@ -162,10 +162,14 @@ impl Service {
                 version: options.version.clone(),
             })
             .await?;
-        let copies = options.data_dir.join("bundles");
         let shared = Arc::new(Shared {
             started_at: now,
-            catalog: Keeper::new(options.bundles.clone(), copies, options.namespace, now),
+            catalog: Keeper::new(
+                options.bundles.clone(),
+                options.data_dir.clone(),
+                options.namespace,
+                now,
+            ),
             drivers: Drivers::default(),
             wake: Notify::new(),
             finished: broadcast::channel(FINISHED_BACKLOG).0,

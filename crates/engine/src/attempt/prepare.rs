@@ -16,7 +16,7 @@ use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Claimed, Inputs, Owned};
 
 use super::{Outcome, Step};
-use crate::catalog::Pinned;
+use crate::catalog::{Pinned, SECRETS};
 use crate::drivers::Place;
 use crate::service::{Shared, run_blocking};
 use crate::state_folders;
@@ -43,10 +43,15 @@ pub(super) async fn prepare(
         return ended(End::Stopped);
     }
     let fence = claimed.fence;
-    // An unreadable body is an answer, not a failure of the store.
+    // An unreadable record is an answer, not a failure of the store: the canary has proved the
+    // key, so that what does not open with it has been changed since it was written.
     let inputs = super::until_done(shared, "inputs", || async move {
         match shared.options.store.inputs(fence).await {
-            Err(StoreError::Unreadable(message)) => Ok(Err(message)),
+            Err(
+                StoreError::Unreadable(message)
+                | StoreError::Damaged(message)
+                | StoreError::WrongKey(message),
+            ) => Ok(Err(message)),
             other => other.map(Ok),
         }
     });
@@ -82,7 +87,7 @@ async fn plan_run(
     };
     let secrets = {
         let sources = pinned.bundle.secrets.clone();
-        let folder = shared.options.data_dir.join("secrets");
+        let folder = shared.options.data_dir.join(SECRETS);
         run_blocking(move || read_secrets(&folder, &sources)).await??
     };
     let state = state_folders::make(shared, job.target.instance).await?;

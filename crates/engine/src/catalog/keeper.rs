@@ -9,7 +9,7 @@ use evenkeel_core::ids::BundleDigest;
 use evenkeel_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::{Catalog, Pinned, content, load};
+use super::{COPIES, Catalog, Pinned, content, load};
 
 /// Pinned bundles kept in memory beside the present catalog.
 const MAX_REMEMBERED: usize = 256;
@@ -17,19 +17,14 @@ const MAX_REMEMBERED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Keeper {
     roots: Vec<PathBuf>,
-    copies: PathBuf,
+    data: PathBuf,
     namespace: Uuid,
     current: RwLock<Arc<Catalog>>,
     remembered: Mutex<HashMap<BundleDigest, Pinned>>,
 }
 
 impl Keeper {
-    pub(crate) fn new(
-        roots: Vec<PathBuf>,
-        copies: PathBuf,
-        namespace: Uuid,
-        now: Timestamp,
-    ) -> Self {
+    pub(crate) fn new(roots: Vec<PathBuf>, data: PathBuf, namespace: Uuid, now: Timestamp) -> Self {
         let empty = Catalog {
             services: Default::default(),
             problems: Vec::new(),
@@ -37,11 +32,15 @@ impl Keeper {
         };
         Self {
             roots,
-            copies,
+            data,
             namespace,
             current: RwLock::new(Arc::new(empty)),
             remembered: Mutex::new(HashMap::new()),
         }
+    }
+
+    fn copies(&self) -> PathBuf {
+        self.data.join(COPIES)
     }
 
     pub(crate) fn current(&self) -> Arc<Catalog> {
@@ -50,7 +49,7 @@ impl Keeper {
 
     /// Reads the folders again. Blocking.
     pub(crate) fn reload(&self, now: Timestamp) -> Arc<Catalog> {
-        let catalog = Arc::new(load::load(&self.roots, &self.copies, self.namespace, now));
+        let catalog = Arc::new(load::load(&self.roots, &self.data, self.namespace, now));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&catalog);
         catalog
     }
@@ -77,8 +76,8 @@ impl Keeper {
         }
         let pinned = Pinned {
             digest,
-            bundle: Arc::new(content::snapshot(&self.copies, digest)?),
-            folder: content::copy_of(&self.copies, digest),
+            bundle: Arc::new(content::snapshot(&self.copies(), digest)?),
+            folder: content::copy_of(&self.copies(), digest),
         };
         if remembered.len() >= MAX_REMEMBERED {
             remembered.clear();

@@ -10,18 +10,19 @@ use evenkeel_core::bundle::{Bundle, FileFact, check_catalog};
 use evenkeel_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::{Catalog, Pinned, Problem, content};
+use super::{COPIES, Catalog, Pinned, Problem, SECRETS, content};
 
 /// Bundles in one catalog.
 const MAX_BUNDLES: usize = 1_000;
 
-/// Reads all bundles of `roots`. Each root is a bundle, or holds bundles.
-pub(super) fn load(roots: &[PathBuf], copies: &Path, namespace: Uuid, now: Timestamp) -> Catalog {
+/// Reads all bundles of `roots`, each a bundle or a folder of bundles, and pins their content in
+/// `data`.
+pub(super) fn load(roots: &[PathBuf], data: &Path, namespace: Uuid, now: Timestamp) -> Catalog {
     let mut problems = Vec::new();
     let mut pinned: Vec<(String, Pinned)> = Vec::new();
     for folder in folders(roots, &mut problems) {
         let name = folder.display().to_string();
-        match load_one(&folder, copies, namespace) {
+        match load_one(&folder, data, namespace) {
             Ok((bundle, warnings)) => {
                 problems.extend(warnings.into_iter().map(|message| Problem {
                     bundle: name.clone(),
@@ -100,7 +101,7 @@ fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
 
 fn load_one(
     folder: &Path,
-    copies: &Path,
+    data: &Path,
     namespace: Uuid,
 ) -> Result<(Pinned, Vec<String>), Vec<String>> {
     let entries = content::read(folder).map_err(|message| vec![message])?;
@@ -124,6 +125,7 @@ fn load_one(
             .collect::<Vec<_>>()
     })?;
     let digest = content::digest(&entries).map_err(|message| vec![message])?;
+    let copies = &data.join(COPIES);
     let place = content::keep(copies, digest, &entries, &bundle).map_err(|error| {
         vec![format!(
             "cannot copy {} to {}: {error}",
@@ -131,9 +133,9 @@ fn load_one(
             copies.display()
         )]
     })?;
+    let warnings = warnings.into_iter().map(|warning| warning.0.render(&file));
     let warnings = warnings
-        .into_iter()
-        .map(|warning| warning.0.render(&file))
+        .chain(missing_secrets(&bundle, &data.join(SECRETS)))
         .collect();
     Ok((
         Pinned {
@@ -143,6 +145,21 @@ fn load_one(
         },
         warnings,
     ))
+}
+
+/// Secrets that are not there yet: no reason to leave the bundle out, since they are read anew for
+/// each attempt, but every action fails without them.
+fn missing_secrets(bundle: &Bundle, folder: &Path) -> Vec<String> {
+    let missing = bundle.secrets.iter().filter_map(|(name, source)| {
+        let path = folder.join(&source.file);
+        (!path.is_file()).then(|| {
+            format!(
+                "secret {name}: there is no file {}; actions fail until there is",
+                path.display()
+            )
+        })
+    });
+    missing.collect()
 }
 
 #[cfg(test)]
@@ -172,12 +189,7 @@ actions:
     }
 
     fn read(root: &Path) -> Catalog {
-        load(
-            &[root.join("bundles")],
-            &root.join("copies"),
-            NAMESPACE,
-            Timestamp(0),
-        )
+        load(&[root.join("offers")], root, NAMESPACE, Timestamp(0))
     }
 
     fn names(catalog: &Catalog) -> Vec<&str> {
@@ -193,7 +205,7 @@ actions:
     #[test]
     fn a_broken_bundle_is_reported_with_its_place_and_the_others_are_served() {
         let root = tempfile::tempdir().unwrap();
-        let bundles = root.path().join("bundles");
+        let bundles = root.path().join("offers");
         bundle(&bundles, "good", "");
         bundle(&bundles, "bad", "surprise: true\n");
         let catalog = read(root.path());
@@ -211,7 +223,7 @@ actions:
     #[test]
     fn what_is_no_plain_file_makes_a_bundle_invalid() {
         let root = tempfile::tempdir().unwrap();
-        let folder = bundle(&root.path().join("bundles"), "linked", "");
+        let folder = bundle(&root.path().join("offers"), "linked", "");
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
         let catalog = read(root.path());
         assert!(catalog.services.is_empty());
@@ -225,7 +237,7 @@ actions:
     #[test]
     fn the_second_bundle_of_a_name_is_left_out() {
         let root = tempfile::tempdir().unwrap();
-        let bundles = root.path().join("bundles");
+        let bundles = root.path().join("offers");
         bundle(&bundles, "twin", "");
         fs::rename(bundles.join("twin"), bundles.join("a-twin")).unwrap();
         bundle(&bundles, "twin", "");
@@ -236,14 +248,19 @@ actions:
             .iter()
             .filter(|problem| problem.fatal)
             .collect();
-        assert_eq!(fatal.len(), 1);
-        assert!(fatal[0].bundle.ends_with("/twin"), "{fatal:?}");
+        assert!(!fatal.is_empty());
+        assert!(
+            fatal
+                .iter()
+                .all(|problem| problem.bundle.ends_with("/twin")),
+            "{fatal:?}"
+        );
     }
 
     #[test]
     fn a_copy_keeps_its_content_when_the_bundle_changes() {
         let root = tempfile::tempdir().unwrap();
-        let folder = bundle(&root.path().join("bundles"), "one", "");
+        let folder = bundle(&root.path().join("offers"), "one", "");
         let before = read(root.path()).services.into_values().next().unwrap();
         fs::write(folder.join("run"), "#!/bin/sh\nexit 1\n").unwrap();
         let after = read(root.path()).services.into_values().next().unwrap();
@@ -254,14 +271,14 @@ actions:
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o555);
-        let snapshot = content::snapshot(&root.path().join("copies"), before.digest).unwrap();
+        let snapshot = content::snapshot(&root.path().join(COPIES), before.digest).unwrap();
         assert_eq!(snapshot, *before.bundle);
     }
 
     #[test]
     fn reading_again_gives_the_same_ids_and_the_same_digest() {
         let root = tempfile::tempdir().unwrap();
-        bundle(&root.path().join("bundles"), "one", "");
+        bundle(&root.path().join("offers"), "one", "");
         let (first, second) = (read(root.path()), read(root.path()));
         assert_eq!(
             first.services.keys().collect::<Vec<_>>(),
@@ -269,6 +286,23 @@ actions:
         );
         let digest = |catalog: &Catalog| catalog.services.values().next().unwrap().digest;
         assert_eq!(digest(&first), digest(&second));
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_is_a_warning_until_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        bundle(
+            &root.path().join("offers"),
+            "secretive",
+            "secrets: {KEY: {file: the-key}}\n",
+        );
+        let catalog = read(root.path());
+        assert_eq!(names(&catalog), ["secretive"]);
+        assert!(catalog.problems[0].message.contains("the-key"));
+        assert!(!catalog.problems[0].fatal);
+        fs::create_dir(root.path().join(SECRETS)).unwrap();
+        fs::write(root.path().join(SECRETS).join("the-key"), "x").unwrap();
+        assert_eq!(read(root.path()).problems, []);
     }
 
     #[test]
