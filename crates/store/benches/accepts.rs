@@ -2,7 +2,11 @@
 //! commits of a similar set of rows, one at a time. Prints both rates and their ratio.
 
 #[path = "../tests/it/world.rs"]
-#[expect(dead_code, reason = "a part of what the tests need")]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "shared with the tests, of which this is a part"
+)]
 mod world;
 
 use std::sync::Arc;

@@ -179,10 +179,11 @@ impl World {
 
     /// Submits what has to be accepted.
     pub(crate) async fn accept(&self, submission: &Submission) -> Job {
-        match self.submit(submission).await {
-            Submitted::Accepted { job, .. } => *job,
-            other => panic!("not accepted: {other:?}"),
-        }
+        let submitted = self.submit(submission).await;
+        let Submitted::Accepted { job, .. } = submitted else {
+            panic!("not accepted: {submitted:?}")
+        };
+        *job
     }
 
     pub(crate) fn wish(&self, slots: usize) -> ClaimDue {
@@ -288,10 +289,10 @@ pub(crate) fn mine<T>(owned: Owned<T>) -> T {
 }
 
 pub(crate) fn object(value: serde_json::Value) -> Object {
-    match value {
-        serde_json::Value::Object(object) => object,
-        other => panic!("not an object: {other}"),
-    }
+    let serde_json::Value::Object(object) = value else {
+        panic!("not an object: {value}")
+    };
+    object
 }
 
 pub(crate) fn failed() -> End {
