@@ -480,7 +480,7 @@ impl Drop for Broker {
                 break;
             }
             for id in left {
-                drop(kill_process(pid(id), Signal::KILL));
+                kill_process(pid(id), Signal::KILL).ok();
             }
             std::thread::sleep(Duration::from_millis(10));
         }

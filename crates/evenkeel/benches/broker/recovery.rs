@@ -1,0 +1,174 @@
+//! Recovery with many unfinished jobs: half of them queued, half recorded as running under a boot
+//! that died between claim and start.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use evenkeel_core::action::Action;
+use evenkeel_core::ids::{AttemptId, BootId, InstanceUid, JobId, RunRootId};
+use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PlanInput};
+use evenkeel_core::time::Timestamp;
+use evenkeel_server::admin::types::{CatalogReport, Service};
+use evenkeel_store::seam::{ClaimDue, NewBoot, Store, Submission, Submitted};
+use evenkeel_store::{SqliteStore, StoreOptions};
+use uuid::Uuid;
+
+use crate::bundle;
+use crate::harness::{Broker, Setup};
+
+pub(crate) async fn run() {
+    println!("recovery  unfinished  listener ms  planned ms  us/job  peak MiB");
+    for number in [1_000, 10_000, 100_000] {
+        one(number).await;
+    }
+    println!();
+}
+
+async fn one(number: u32) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup {
+        bundles: vec![bundle::write(folder.path(), &["sleep", "600"])],
+        toml: "[jobs]\nconcurrency = 1\nper_service = 1\n[shutdown]\non_shutdown = \"detach\"\n".into(),
+        ..Setup::default()
+    };
+    let mut broker = Broker::start(setup).await;
+    let report = broker.admin(reqwest::Method::GET, "/admin/v1/catalog").await.body;
+    let report: CatalogReport = serde_json::from_value(report).expect("a catalog");
+    broker.terminate();
+    fill(&broker.data(), &report.services[0], number).await;
+
+    let since = Instant::now();
+    broker.spawn();
+    let listener = broker.listening().await - since;
+    let mut peak = 0;
+    while !broker.is_ready().await {
+        peak = peak.max(peak_kib(broker.pid()));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert!(since.elapsed() < Duration::from_secs(600), "{}", broker.log());
+    }
+    let planned = since.elapsed();
+    peak = peak.max(peak_kib(broker.pid()));
+    println!(
+        "          {number:10}  {:11.1}  {:10.0}  {:6.1}  {:8.1}",
+        listener.as_secs_f64() * 1e3,
+        planned.as_secs_f64() * 1e3,
+        planned.as_secs_f64() * 1e6 / f64::from(number),
+        f64::from(u32::try_from(peak).unwrap_or(u32::MAX)) / 1024.0,
+    );
+}
+
+/// Peak resident memory.
+fn peak_kib(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB"))
+        .and_then(|number| number.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+async fn fill(data: &Path, service: &Service, number: u32) {
+    let store = SqliteStore::open(StoreOptions::new(data)).expect("the store").store;
+    let run_root = fs::read_to_string(data.join("run/id")).expect("a run root");
+    let run_root = RunRootId(run_root.trim().parse().expect("an id"));
+    let boot = BootId(fresh());
+    let at = Timestamp(jiff::Timestamp::UNIX_EPOCH.as_millisecond() + 1_800_000_000_000);
+    store
+        .open_boot(&NewBoot {
+            id: boot,
+            run_root,
+            at,
+            pid: 1,
+            host_boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                .expect("a boot id")
+                .trim()
+                .to_owned(),
+            version: "bench".into(),
+        })
+        .await
+        .expect("a boot");
+    let mut nth = 0;
+    while nth < number {
+        let some = (nth..number.min(nth + 500)).map(|nth| store.submit(order(service, nth, at, &store)));
+        for submitted in join_all(some).await {
+            assert!(matches!(submitted, Ok(Submitted::Accepted { .. })), "{submitted:?}");
+        }
+        nth += 500;
+    }
+    let mut claimed = 0;
+    while claimed < number / 2 {
+        let attempts = (0..500.min(number / 2 - claimed)).map(|_| AttemptId(fresh())).collect();
+        let claim =
+            ClaimDue { boot, run_root, at, attempts, per_service: u32::MAX, solo: false };
+        claimed += u32::try_from(store.claim_due(claim).await.expect("claims").len()).expect("few");
+    }
+}
+
+async fn join_all<T>(tasks: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut tasks: Vec<_> = tasks.map(|task| Some(Box::pin(task))).collect();
+    let mut done: Vec<Option<T>> = tasks.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waiting = false;
+        for (task, done) in tasks.iter_mut().zip(&mut done) {
+            let Some(running) = task else { continue };
+            match running.as_mut().poll(context) {
+                std::task::Poll::Ready(value) => {
+                    *done = Some(value);
+                    *task = None;
+                }
+                std::task::Poll::Pending => waiting = true,
+            }
+        }
+        if waiting { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+fn fresh() -> Uuid {
+    #[expect(clippy::disallowed_methods, reason = "a bench makes its own ids")]
+    Uuid::now_v7()
+}
+
+fn order(service: &Service, nth: u32, at: Timestamp, store: &SqliteStore) -> Submission {
+    let id = format!("instance-{nth}");
+    let plan = &service.plans[0];
+    Submission {
+        job: JobId(fresh()),
+        action: Action::Provision,
+        platform: "platform".parse().expect("a platform"),
+        instance: id.parse().expect("an id"),
+        new_instance_uid: InstanceUid(fresh()),
+        binding: None,
+        service: service.id.clone(),
+        plan: plan.id.clone(),
+        bundle: service.bundle,
+        digest: store.digest(id.as_bytes()),
+        body: JobBody {
+            action: Action::Provision,
+            service: Named { id: service.id.clone(), name: service.name.clone() },
+            plan: PlanInput {
+                id: plan.id.clone(),
+                name: plan.name.clone(),
+                values: Object::new(),
+                maintenance_version: None,
+            },
+            instance: InstanceInput {
+                id,
+                parameters: Object::new(),
+                context: Object::new(),
+                organization_guid: None,
+                space_guid: None,
+            },
+            binding: None,
+            previous: None,
+            identity: None,
+        },
+        retries: 0,
+        at,
+        deadline_at: at.plus(Duration::from_secs(10 * 365 * 86_400)),
+        cascade: Vec::new(),
+        cascade_without_jobs: true,
+    }
+}
