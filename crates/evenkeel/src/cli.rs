@@ -117,9 +117,8 @@ pub(crate) struct AdminArgs {
 
 /// How to answer.
 #[derive(Debug, Clone, Copy, Args)]
-#[command(next_help_heading = "Options")]
 pub(crate) struct Format {
     /// Answer in JSON
-    #[arg(long)]
+    #[arg(long, help_heading = None::<&'static str>)]
     pub(crate) json: bool,
 }

@@ -95,6 +95,7 @@ pub(crate) struct Process {
     pub(crate) containment: Containment,
     pub(crate) run_as: Option<RunAs>,
     pub(crate) grace: Time,
+    pub(crate) silent_after: Time,
 }
 
 /// A user for actions.

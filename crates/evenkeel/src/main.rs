@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     // any runtime, log or parser starts.
     let mut args = std::env::args_os().skip(1);
     if args.next().as_deref() == Some(OsStr::new("shim")) {
+        evenkeel_engine::faults::hit("shim.first");
         evenkeel_run::shim::main(args);
     }
     match run(Cli::parse()) {

@@ -16,10 +16,12 @@ pub(crate) fn data(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(|error| match error.kind() {
-            // `… | head` has seen enough.
-            io::ErrorKind::BrokenPipe => Failure::silent(Exit::Failed),
-            _ => Failure::new(Exit::Failed, format!("standard output: {error}")),
+        .map_err(|error| {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                // `… | head` has seen enough.
+                return Failure::silent(Exit::Failed);
+            }
+            Failure::new(Exit::Failed, format!("standard output: {error}"))
         })
 }
 

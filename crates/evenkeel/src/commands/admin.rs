@@ -180,13 +180,15 @@ impl AdminClient {
             | ErrorKind::Unknown => Exit::Failed,
         };
         let failure = Failure::new(exit, shown(&error.description));
-        match exit {
-            Exit::Refused => failure.hint(
+        if exit == Exit::Refused {
+            return failure.hint(
                 "the token is in the file admin-token of the broker's data folder; give it by EVENKEEL_TOKEN or --token",
-            ),
-            Exit::Unreachable => failure.hint("try again in a moment; `evenkeel status` says why"),
-            _ => failure,
+            );
         }
+        if exit == Exit::Unreachable {
+            return failure.hint("try again in a moment; `evenkeel status` says why");
+        }
+        failure
     }
 
     fn foreign(&self, what: &str) -> Failure {

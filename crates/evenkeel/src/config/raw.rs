@@ -150,6 +150,7 @@ pub(crate) struct RawProcess {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_as: Option<String>,
     pub(crate) grace: Time,
+    pub(crate) silent_after: Time,
 }
 
 impl Default for RawProcess {
@@ -158,6 +159,7 @@ impl Default for RawProcess {
             containment: Containment::Auto,
             run_as: None,
             grace: Time::from_secs(10),
+            silent_after: Time::from_secs(30),
         }
     }
 }

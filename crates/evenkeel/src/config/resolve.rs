@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, Locator, Problem};
 use super::raw::{RawConfig, RawJobs, RawRecovery, RawUser};
-use super::units::Count;
+use super::units::{Count, Time};
 use super::{Config, Jobs, Osb, Password, Process, Recovery, RunAs, User};
+
+/// Shims show themselves twice a second.
+const LEAST_SILENCE: Time = Time::from_secs(2);
 
 /// Collects what is wrong, so that one reading tells it all.
 struct Judge<'a> {
@@ -73,6 +76,7 @@ pub(super) fn resolve(
             containment: raw.process.containment,
             run_as: raw.process.run_as.and_then(|text| judge.run_as(text)),
             grace: raw.process.grace,
+            silent_after: judge.silent_after(raw.process.silent_after),
         },
         recovery: judge.recovery(&raw.recovery),
         on_shutdown: raw.shutdown.on_shutdown,
@@ -220,6 +224,16 @@ impl Judge<'_> {
             hold_after,
             hold_quiet,
         }
+    }
+
+    fn silent_after(&mut self, silent_after: Time) -> Time {
+        if silent_after < LEAST_SILENCE {
+            self.wrong(
+                "process.silent_after",
+                format!("{silent_after} is too short to tell a busy host from a supervisor that is stuck: at least {LEAST_SILENCE}"),
+            );
+        }
+        silent_after
     }
 
     fn run_as(&mut self, text: String) -> Option<RunAs> {

@@ -42,6 +42,7 @@ impl Config {
                 containment: self.process.containment,
                 run_as: self.process.run_as.as_ref().map(|user| user.text.clone()),
                 grace: self.process.grace,
+                silent_after: self.process.silent_after,
             },
             recovery: RawRecovery {
                 crash_limit: self.recovery.crash_limit,

@@ -48,6 +48,7 @@ fn what_is_shown_reads_as_itself() {
         containment = "sweep"
         run_as = "12:34"
         grace = "6s"
+        silent_after = "7s"
         [recovery]
         crash_limit = 7
         loss_limit = 8
@@ -112,6 +113,7 @@ fn every_mistake_is_told_with_file_line_column_and_key() {
         "[osb]\ndeleted_as = 'deleted'",
         "[process]\ncontainment = 'cgruop'",
         "[process]\nrun_as = 'nobody-of-that-name'",
+        "[process]\nsilent_after = '1s'",
         "[store]\nurl = 'postgres://user:secret@host/db'",
         "[store]\nurl = 'mysql:x'",
         "[[osb.users]]\nname = 'a'",

@@ -25,19 +25,28 @@ pub(super) fn usable(path: &Path) -> Result<PathBuf, Failure> {
 
 /// What an error in the data folder means.
 pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
-    let hint = match error.kind() {
-        io::ErrorKind::ReadOnlyFilesystem => "mount it writable, or set data_dir to another folder",
-        io::ErrorKind::PermissionDenied => {
-            "give the folder to the broker's user, or set data_dir to another one"
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",
-        _ => "set data_dir to a folder on a local disk that the broker may write",
+    let hint = if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        "mount it writable, or set data_dir to another folder"
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "give the folder to the broker's user, or set data_dir to another one"
+    } else if is_full(error) {
+        "make room on its disk"
+    } else {
+        "set data_dir to a folder on a local disk that the broker may write"
     };
     Failure::new(
         Exit::DataDir,
         format!("cannot use the data folder {}: {error}", path.display()),
     )
     .hint(hint)
+}
+
+/// Whether room on the disk would help.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// Lets actions that run as a user of their own pass through a folder, which they cannot list.

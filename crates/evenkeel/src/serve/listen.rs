@@ -30,14 +30,14 @@ fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     let listening = TcpListener::bind(address)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     listening.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => format!(
+        let hint = if error.kind() == io::ErrorKind::AddrInUse {
+            format!(
                 "another process listens there; end it, or set {key} to another address (port 0 takes a free one)"
-            ),
-            io::ErrorKind::PermissionDenied => {
-                format!("ports below 1024 need a privilege; set {key} to a higher one")
-            }
-            _ => format!("set {key} to an address of this host"),
+            )
+        } else if error.kind() == io::ErrorKind::PermissionDenied {
+            format!("ports below 1024 need a privilege; set {key} to a higher one")
+        } else {
+            format!("set {key} to an address of this host")
         };
         Failure::new(Exit::Listen, format!("cannot listen on {address}: {error}")).hint(hint)
     })
@@ -79,7 +79,7 @@ pub(super) fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }

@@ -10,9 +10,12 @@ use crate::fail::Failure;
 /// What is logged, in tracing-subscriber's words.
 const VARIABLE: &str = "EVENKEEL_LOG";
 
+/// The migrations name every step, and where their code lies.
+const DEFAULT: &str = "info,refinery_core=warn";
+
 pub(super) fn start(format: LogFormat) -> Result<(), Failure> {
     let wanted = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or("info")).map_err(|error| {
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(DEFAULT)).map_err(|error| {
         Failure::usage(format!(
             "{VARIABLE}={:?}: {error}",
             wanted.unwrap_or_default()

@@ -9,7 +9,7 @@ use axum::Router;
 use evenkeel_core::ids::{BootId, Platform, RunRootId};
 use evenkeel_core::policy::Policy;
 use evenkeel_engine::world::{RealWorld, World as _};
-use evenkeel_engine::{Options, Service};
+use evenkeel_engine::{Options, Service, faults};
 use evenkeel_executor::{ContainmentWish, ProcessExecutor, ProcessOptions, RunAs, RunRoot};
 use evenkeel_run::BootLock;
 use evenkeel_server::{
@@ -72,6 +72,10 @@ pub(super) async fn start(
             Err(Setback::Lasting(failure)) => {
                 if front.tell(&failure) {
                     tracing::error!(hint = failure.hint, "cannot start: {}", failure.message);
+                }
+                // So that `evenkeel status` finds whom to ask why.
+                if let Err(error) = stored::addresses(&data_dir, addresses) {
+                    tracing::debug!(%error, "the addresses cannot be told");
                 }
             }
         }
@@ -241,9 +245,10 @@ fn store_setback(error: StoreError) -> Setback {
 
 fn io_setback(data_dir: &Path, error: &io::Error) -> Setback {
     let failure = folder::unusable(data_dir, error);
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Lasting(failure),
-        _ => Setback::Final(failure),
+    if folder::is_full(error) {
+        Setback::Lasting(failure)
+    } else {
+        Setback::Final(failure)
     }
 }
 
@@ -299,6 +304,7 @@ fn unusable_root(error: evenkeel_run::RunError) -> Setback {
 
 fn process_options(process: &config::Process) -> ProcessOptions {
     ProcessOptions {
+        shim_env: faults::environment(),
         containment: match process.containment {
             config::Containment::Auto => ContainmentWish::Auto,
             config::Containment::Pidns => ContainmentWish::Pidns,
@@ -309,6 +315,7 @@ fn process_options(process: &config::Process) -> ProcessOptions {
             uid: user.uid,
             gid: user.gid,
         }),
+        silent_after: process.silent_after.get(),
         ..ProcessOptions::default()
     }
 }

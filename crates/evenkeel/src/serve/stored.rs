@@ -84,7 +84,7 @@ fn secret(path: &Path) -> io::Result<Secret> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut bytes = [0; 24];
-            getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+            getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             write(path, &text, 0o600)?;
             Ok(Secret {
