@@ -16,7 +16,7 @@ use evenkeel_core::ids::{
     BindingId, BindingUid, InstanceId, InstanceUid, JobId, PlanId, ServiceId,
 };
 use evenkeel_core::job::{Job, State, StopReason};
-use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PlanInput};
+use evenkeel_core::request::{BindingInput, InstanceInput, JobBody, Named, Object, PlanInput};
 use evenkeel_store::seam::{CascadeUnbind, InstanceView, Standing, Submission, Submitted};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -293,6 +293,74 @@ async fn cascade(
 /// The offering of a request: as it is offered now.
 fn offered(shared: &Shared, service: &ServiceId) -> Option<Pinned> {
     shared.catalog.current().service(service).cloned()
+}
+
+/// An instance that lives, as a request about it finds it.
+struct Live {
+    standing: Standing,
+    view: InstanceView,
+    pinned: Pinned,
+}
+
+/// Finds the instance of a request; `None` if it does not live.
+async fn live(
+    shared: &Arc<Shared>,
+    instance: &InstanceId,
+    binding: Option<&BindingId>,
+) -> Result<Option<Live>, Refusal> {
+    let store = &shared.options.store;
+    let standing = store.standing(instance, binding).await?;
+    let view = store
+        .instance(instance)
+        .await?
+        .filter(|view| view.deleted_at.is_none());
+    let pinned = pinned_to(shared, &standing).await?;
+    Ok(view.zip(pinned).map(|(view, pinned)| Live {
+        standing,
+        view,
+        pinned,
+    }))
+}
+
+impl Live {
+    /// The order of an action for this instance as it is, on the content that it is pinned to.
+    fn order<'a>(
+        &'a self,
+        caller: &'a Caller,
+        instance: &'a InstanceId,
+        binding: Option<(&'a BindingId, BindingInput)>,
+        ask: Ask,
+    ) -> Order<'a> {
+        let (binding, input) = binding.unzip();
+        Order {
+            caller,
+            action: ask.action,
+            instance,
+            binding,
+            pinned: &self.pinned,
+            plan: self.pinned.plan(&self.view.plan),
+            plan_id: self.view.plan.clone(),
+            ask,
+            body: JobBody {
+                action: ask.action,
+                service: named_service(&self.pinned),
+                plan: plan_of(&self.pinned, &self.view.plan),
+                instance: instance_input(&self.view),
+                binding: input,
+                previous: None,
+                identity: caller.identity.clone(),
+            },
+        }
+    }
+}
+
+/// What tells requests of an action apart.
+fn ask(shared: &Shared, action: Action, what: &Value) -> Ask {
+    let canonical = canonical(&json!({ "action": action, "what": what }));
+    Ask {
+        action,
+        digest: shared.options.store.digest(&canonical),
+    }
 }
 
 /// The content that an instance is pinned to.

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::admit::Ask;
 use evenkeel_core::bundle::{Plan, Requirement};
-use evenkeel_core::request::{BindingInput, JobBody};
+use evenkeel_core::request::BindingInput;
 use evenkeel_store::seam::BindingView;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{
-    Order, answered, canonical, instance_input, judge, known_answer, named_service, pinned_to,
-    place, plan_of,
-};
+use super::{answered, ask, judge, known_answer, live, place};
 use crate::ask::{Answer, Bind, Caller, Refusal, Unbind};
 use crate::catalog::Pinned;
 use crate::parameters;
@@ -21,66 +17,37 @@ use crate::service::Shared;
 pub(crate) async fn bind(
     shared: &Arc<Shared>,
     caller: Caller,
-    ask: Bind,
+    wish: Bind,
 ) -> Result<Answer, Refusal> {
-    let store = &shared.options.store;
-    let standing = store.standing(&ask.instance, Some(&ask.binding)).await?;
-    let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store
-        .instance(&ask.instance)
-        .await?
-        .filter(|view| view.deleted_at.is_none());
-    let view = view.ok_or_else(no_instance)?;
-    let pinned = pinned_to(shared, &standing)
-        .await?
-        .ok_or_else(no_instance)?;
-    let digest = store.digest(&canonical(&json!({
-        "action": "bind",
-        "service": ask.service,
-        "plan": ask.plan,
-        "parameters": ask.parameters,
-        "bind_resource": ask.bind_resource,
-    })));
-    let order = Order {
-        caller: &caller,
-        action: Action::Bind,
-        instance: &ask.instance,
-        binding: Some(&ask.binding),
-        pinned: &pinned,
-        plan: pinned.plan(&view.plan),
-        plan_id: view.plan.clone(),
-        ask: Ask {
-            action: Action::Bind,
-            digest,
-        },
-        body: JobBody {
-            action: Action::Bind,
-            service: named_service(&pinned),
-            plan: plan_of(&pinned, &view.plan),
-            instance: instance_input(&view),
-            binding: Some(BindingInput {
-                id: ask.binding.to_string(),
-                parameters: ask.parameters.clone(),
-                bind_resource: ask.bind_resource.clone(),
-                context: ask.context.clone(),
-            }),
-            previous: None,
-            identity: caller.identity.clone(),
-        },
+    let live = live(shared, &wish.instance, Some(&wish.binding)).await?;
+    let live = live.ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?;
+    let asked = json!({
+        "service": wish.service,
+        "plan": wish.plan,
+        "parameters": wish.parameters,
+        "bind_resource": wish.bind_resource,
+    });
+    let input = BindingInput {
+        id: wish.binding.to_string(),
+        parameters: wish.parameters.clone(),
+        bind_resource: wish.bind_resource.clone(),
+        context: wish.context.clone(),
     };
-    if let Some(known) = answered(&judge(order.ask, &standing), &|| order.name()) {
+    let ask = ask(shared, Action::Bind, &asked);
+    let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
+    if let Some(known) = answered(&judge(order.ask, &live.standing), &|| order.name()) {
         return known_answer(shared, &order, known?).await;
     }
-    if view.service != ask.service || view.plan != ask.plan {
+    if live.view.service != wish.service || live.view.plan != wish.plan {
         return Err(Refusal::BadRequest {
             message: "service_id and plan_id have to be those of the instance".to_owned(),
         });
     }
-    check_bindable(&pinned, order.plan)?;
-    check_app(&pinned, &ask)?;
+    check_bindable(&live.pinned, order.plan)?;
+    check_app(&live.pinned, &wish)?;
     order.check_async()?;
     if let Some(plan) = order.plan {
-        parameters::check(plan, Action::Bind, &ask.parameters)?;
+        parameters::check(plan, Action::Bind, &wish.parameters)?;
     }
     place(shared, order, None).await
 }
@@ -99,14 +66,14 @@ fn check_bindable(pinned: &Pinned, plan: Option<&Plan>) -> Result<(), Refusal> {
 }
 
 /// Logs can only be drained, and volumes only be mounted, for an application.
-fn check_app(pinned: &Pinned, ask: &Bind) -> Result<(), Refusal> {
+fn check_app(pinned: &Pinned, wish: &Bind) -> Result<(), Refusal> {
     let needs_app = pinned.bundle.service.requires.iter().any(|requirement| {
         matches!(
             requirement,
             Requirement::SyslogDrain | Requirement::VolumeMount
         )
     });
-    if needs_app && !ask.bind_resource.contains_key("app_guid") {
+    if needs_app && !wish.bind_resource.contains_key("app_guid") {
         return Err(Refusal::RequiresApp);
     }
     Ok(())
@@ -115,44 +82,23 @@ fn check_app(pinned: &Pinned, ask: &Bind) -> Result<(), Refusal> {
 pub(crate) async fn unbind(
     shared: &Arc<Shared>,
     caller: Caller,
-    ask: Unbind,
+    wish: Unbind,
 ) -> Result<Answer, Refusal> {
-    let store = &shared.options.store;
-    let standing = store.standing(&ask.instance, Some(&ask.binding)).await?;
-    let no_binding = || Refusal::NoBinding(ask.binding.to_string());
-    let view = store
-        .instance(&ask.instance)
+    let no_binding = || Refusal::NoBinding(wish.binding.to_string());
+    let live = live(shared, &wish.instance, Some(&wish.binding))
         .await?
-        .filter(|view| view.deleted_at.is_none());
-    let view = view.ok_or_else(no_binding)?;
-    let known = store.binding(&ask.instance, &ask.binding).await?;
+        .ok_or_else(no_binding)?;
+    let known = shared
+        .options
+        .store
+        .binding(&wish.instance, &wish.binding)
+        .await?;
     let known = known
         .filter(|known| known.deleted_at.is_none())
         .ok_or_else(no_binding)?;
-    let pinned = pinned_to(shared, &standing).await?.ok_or_else(no_binding)?;
-    let digest = store.digest(&canonical(&json!({ "action": "unbind" })));
-    let order = Order {
-        caller: &caller,
-        action: Action::Unbind,
-        instance: &ask.instance,
-        binding: Some(&ask.binding),
-        pinned: &pinned,
-        plan: pinned.plan(&view.plan),
-        plan_id: view.plan.clone(),
-        ask: Ask {
-            action: Action::Unbind,
-            digest,
-        },
-        body: JobBody {
-            action: Action::Unbind,
-            service: named_service(&pinned),
-            plan: plan_of(&pinned, &view.plan),
-            instance: instance_input(&view),
-            binding: Some(input(&known)),
-            previous: None,
-            identity: caller.identity.clone(),
-        },
-    };
+    let ask = ask(shared, Action::Unbind, &Value::Null);
+    let binding = Some((&wish.binding, input(&known)));
+    let order = live.order(&caller, &wish.instance, binding, ask);
     order.check_async()?;
     place(shared, order, None).await
 }

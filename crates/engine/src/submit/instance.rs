@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::admit::{Ask, Verdict};
+use evenkeel_core::admit::Verdict;
 use evenkeel_core::bundle::Plan;
-use evenkeel_core::ids::RequestDigest;
-use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PreviousInput};
+use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PlanInput, PreviousInput};
 use evenkeel_store::seam::InstanceView;
 use serde_json::{Value, json};
 
 use super::{
-    Order, answered, canonical, check_maintenance, instance_input, judge, known_answer,
-    named_service, offered, pinned_to, place, plan_input, plan_of, unknown_plan, unknown_service,
+    Order, answered, ask, check_maintenance, judge, known_answer, live, named_service, offered,
+    pinned_to, place, plan_input, plan_of, unknown_plan, unknown_service,
 };
 use crate::ask::{Answer, Caller, Deprovision, Provision, Refusal, Update};
 use crate::catalog::Pinned;
@@ -22,50 +21,46 @@ use crate::service::Shared;
 pub(crate) async fn provision(
     shared: &Arc<Shared>,
     caller: Caller,
-    ask: Provision,
+    wish: Provision,
 ) -> Result<Answer, Refusal> {
-    let standing = shared.options.store.standing(&ask.instance, None).await?;
+    let standing = shared.options.store.standing(&wish.instance, None).await?;
     // An instance answers for itself although its offering has gone.
-    let pinned = match offered(shared, &ask.service) {
+    let pinned = match offered(shared, &wish.service) {
         Some(pinned) => pinned,
         None => pinned_to(shared, &standing)
             .await?
-            .filter(|pinned| pinned.bundle.service.id == ask.service)
-            .ok_or_else(|| unknown_service(&ask.service))?,
+            .filter(|pinned| pinned.bundle.service.id == wish.service)
+            .ok_or_else(|| unknown_service(&wish.service))?,
     };
     let plan = pinned
-        .plan(&ask.plan)
-        .ok_or_else(|| unknown_plan(&pinned, &ask.plan))?;
-    let digest = shared.options.store.digest(&canonical(&json!({
-        "action": "provision",
-        "service": ask.service,
-        "plan": ask.plan,
-        "organization_guid": ask.organization_guid,
-        "space_guid": ask.space_guid,
-        "parameters": ask.parameters,
-    })));
+        .plan(&wish.plan)
+        .ok_or_else(|| unknown_plan(&pinned, &wish.plan))?;
+    let asked = json!({
+        "service": wish.service,
+        "plan": wish.plan,
+        "organization_guid": wish.organization_guid,
+        "space_guid": wish.space_guid,
+        "parameters": wish.parameters,
+    });
     let order = Order {
         caller: &caller,
         action: Action::Provision,
-        instance: &ask.instance,
+        instance: &wish.instance,
         binding: None,
         pinned: &pinned,
         plan: Some(plan),
-        plan_id: ask.plan.clone(),
-        ask: Ask {
-            action: Action::Provision,
-            digest,
-        },
+        plan_id: wish.plan.clone(),
+        ask: ask(shared, Action::Provision, &asked),
         body: JobBody {
             action: Action::Provision,
             service: named_service(&pinned),
             plan: plan_input(plan),
             instance: InstanceInput {
-                id: ask.instance.to_string(),
-                parameters: ask.parameters.clone(),
-                context: ask.context.clone(),
-                organization_guid: Some(ask.organization_guid.clone()),
-                space_guid: Some(ask.space_guid.clone()),
+                id: wish.instance.to_string(),
+                parameters: wish.parameters.clone(),
+                context: wish.context.clone(),
+                organization_guid: Some(wish.organization_guid.clone()),
+                space_guid: Some(wish.space_guid.clone()),
             },
             binding: None,
             previous: None,
@@ -75,85 +70,65 @@ pub(crate) async fn provision(
     if let Some(known) = answered(&judge(order.ask, &standing), &|| order.name()) {
         return known_answer(shared, &order, known?).await;
     }
-    check_maintenance(plan, ask.maintenance_version.as_deref())?;
+    check_maintenance(plan, wish.maintenance_version.as_deref())?;
     order.check_async()?;
-    parameters::check(plan, Action::Provision, &ask.parameters)?;
+    parameters::check(plan, Action::Provision, &wish.parameters)?;
     place(shared, order, None).await
 }
 
 pub(crate) async fn update(
     shared: &Arc<Shared>,
     caller: Caller,
-    ask: Update,
+    wish: Update,
 ) -> Result<Answer, Refusal> {
-    let store = &shared.options.store;
-    let standing = store.standing(&ask.instance, None).await?;
-    let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store
-        .instance(&ask.instance)
-        .await?
-        .filter(|view| view.deleted_at.is_none());
-    let view = view.ok_or_else(no_instance)?;
-    if view.service != ask.service {
+    let live = live(shared, &wish.instance, None).await?;
+    let mut live = live.ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?;
+    if live.view.service != wish.service {
         return Err(Refusal::BadRequest {
             message: format!(
                 "service_id {:?} is not the instance's",
-                ask.service.as_str()
+                wish.service.as_str()
             ),
         });
     }
-    let pinned = match offered(shared, &ask.service) {
-        Some(pinned) => pinned,
-        None => pinned_to(shared, &standing)
-            .await?
-            .ok_or_else(no_instance)?,
-    };
-    let target = ask.plan.clone().unwrap_or_else(|| view.plan.clone());
+    // An update moves the instance to what is offered now, if it still is.
+    live.pinned = offered(shared, &wish.service).unwrap_or(live.pinned);
+    let (view, pinned) = (&live.view, &live.pinned);
+    let target = wish.plan.clone().unwrap_or_else(|| view.plan.clone());
     let plan = pinned
         .plan(&target)
-        .ok_or_else(|| unknown_plan(&pinned, &target))?;
-    let parameters = merged(&view.parameters, &ask.parameters);
-    let digest = update_digest(shared, &ask, &target);
-    let order = Order {
-        caller: &caller,
-        action: Action::Update,
-        instance: &ask.instance,
-        binding: None,
-        pinned: &pinned,
-        plan: Some(plan),
-        plan_id: target.clone(),
-        ask: Ask {
-            action: Action::Update,
-            digest,
+        .ok_or_else(|| unknown_plan(pinned, &target))?;
+    let parameters = merged(&view.parameters, &wish.parameters);
+    let asked = json!({
+        "plan": target,
+        "parameters": wish.parameters,
+        "maintenance": wish.maintenance_version,
+    });
+    let ask = ask(shared, Action::Update, &asked);
+    let mut order = live.order(&caller, &wish.instance, None, ask);
+    order.body.previous = Some(PreviousInput {
+        plan: Named {
+            id: view.plan.clone(),
+            name: order.body.plan.name.clone(),
         },
-        body: JobBody {
-            action: Action::Update,
-            service: named_service(&pinned),
-            plan: updated_plan(plan, &ask, &view),
-            instance: InstanceInput {
-                parameters: parameters.clone(),
-                context: ask.context.clone().unwrap_or_else(|| view.context.clone()),
-                ..instance_input(&view)
-            },
-            binding: None,
-            previous: Some(PreviousInput {
-                plan: Named {
-                    id: view.plan.clone(),
-                    name: plan_of(&pinned, &view.plan).name,
-                },
-                parameters: view.parameters.clone(),
-            }),
-            identity: caller.identity.clone(),
-        },
-    };
-    let verdict = judge(order.ask, &standing);
+        parameters: view.parameters.clone(),
+    });
+    order.body.plan = updated_plan(plan, &wish, view);
+    order.body.instance.parameters.clone_from(&parameters);
+    if let Some(context) = &wish.context {
+        order.body.instance.context.clone_from(context);
+    }
+    order.plan = Some(plan);
+    order.plan_id = target.clone();
+
+    let verdict = judge(order.ask, &live.standing);
     if let Some(known) = answered(&verdict, &|| order.name()) {
         return known_answer(shared, &order, known?).await;
     }
-    check_maintenance(plan, ask.maintenance_version.as_deref())?;
-    check_plan_change(&pinned, &view, plan)?;
+    check_maintenance(plan, wish.maintenance_version.as_deref())?;
+    check_plan_change(pinned, view, plan)?;
     let maintains =
-        ask.maintenance_version.is_some() && ask.maintenance_version != view.maintenance_version;
+        wish.maintenance_version.is_some() && wish.maintenance_version != view.maintenance_version;
     let changes = target != view.plan || parameters != view.parameters || maintains;
     if !changes && matches!(verdict, Verdict::Accept { .. }) {
         return Ok(Answer::Already);
@@ -165,31 +140,14 @@ pub(crate) async fn update(
         )));
     }
     order.check_async()?;
-    parameters::check(plan, Action::Update, &ask.parameters)?;
+    parameters::check(plan, Action::Update, &wish.parameters)?;
     place(shared, order, None).await
 }
 
-fn update_digest(
-    shared: &Shared,
-    ask: &Update,
-    target: &evenkeel_core::ids::PlanId,
-) -> RequestDigest {
-    shared.options.store.digest(&canonical(&json!({
-        "action": "update",
-        "plan": target,
-        "parameters": ask.parameters,
-        "maintenance": ask.maintenance_version,
-    })))
-}
-
 /// Maintenance happens only where it is asked for, or where the plan changes anyway.
-fn updated_plan(
-    plan: &Plan,
-    ask: &Update,
-    view: &InstanceView,
-) -> evenkeel_core::request::PlanInput {
+fn updated_plan(plan: &Plan, wish: &Update, view: &InstanceView) -> PlanInput {
     let mut input = plan_input(plan);
-    if ask.maintenance_version.is_none() && plan.id == view.plan {
+    if wish.maintenance_version.is_none() && plan.id == view.plan {
         input
             .maintenance_version
             .clone_from(&view.maintenance_version);
@@ -238,44 +196,14 @@ fn merge(target: &mut Object, patch: &Object) {
 pub(crate) async fn deprovision(
     shared: &Arc<Shared>,
     caller: Caller,
-    ask: Deprovision,
+    wish: Deprovision,
 ) -> Result<Answer, Refusal> {
-    let store = &shared.options.store;
-    let standing = store.standing(&ask.instance, None).await?;
-    let no_instance = || Refusal::NoInstance(ask.instance.to_string());
-    let view = store
-        .instance(&ask.instance)
-        .await?
-        .filter(|view| view.deleted_at.is_none());
-    let view = view.ok_or_else(no_instance)?;
-    let pinned = pinned_to(shared, &standing)
-        .await?
-        .ok_or_else(no_instance)?;
-    let digest = store.digest(&canonical(&json!({ "action": "deprovision" })));
-    let order = Order {
-        caller: &caller,
-        action: Action::Deprovision,
-        instance: &ask.instance,
-        binding: None,
-        pinned: &pinned,
-        plan: pinned.plan(&view.plan),
-        plan_id: view.plan.clone(),
-        ask: Ask {
-            action: Action::Deprovision,
-            digest,
-        },
-        body: JobBody {
-            action: Action::Deprovision,
-            service: named_service(&pinned),
-            plan: plan_of(&pinned, &view.plan),
-            instance: instance_input(&view),
-            binding: None,
-            previous: None,
-            identity: caller.identity.clone(),
-        },
-    };
+    let live = live(shared, &wish.instance, None).await?;
+    let live = live.ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?;
+    let ask = ask(shared, Action::Deprovision, &Value::Null);
+    let order = live.order(&caller, &wish.instance, None, ask);
     order.check_async()?;
-    place(shared, order, Some(&view)).await
+    place(shared, order, Some(&live.view)).await
 }
 
 #[cfg(test)]
