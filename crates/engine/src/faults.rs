@@ -40,6 +40,8 @@ mod armed {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
+    use tokio::runtime::{Handle, RuntimeFlavor};
+
     const VARIABLE: &str = "EVENKEEL_FAULTS";
 
     struct Rule {
@@ -118,8 +120,17 @@ mod armed {
         if let Some(file) = what.strip_prefix("hold:") {
             std::fs::write(format!("{file}.reached"), point)
                 .expect("the hold file's folder is there");
-            while !Path::new(file).exists() {
-                std::thread::sleep(Duration::from_millis(2));
+            let file = Path::new(file);
+            let wait = || {
+                while !file.exists() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            };
+            // What else this worker of the runtime has to do goes to another one: only who
+            // reached the point is held.
+            match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+                Ok(_) | Err(_) => wait(),
             }
         } else if what == "kill" {
             let me = rustix::process::getpid();
