@@ -1,7 +1,7 @@
 //! Whose fault a panic is.
 
 use evenkeel_core::panics::{
-    MAX_LOCATION_BYTES, MAX_LOCATIONS, OUR_BUG_WINDOW, PanicLedger, PanicVerdict,
+    MAX_LOCATION_BYTES, MAX_LOCATIONS, OUR_BUG_JOBS, OUR_BUG_WINDOW, PanicLedger, PanicVerdict,
 };
 use evenkeel_core::time::Timestamp;
 use proptest::prelude::*;
@@ -89,6 +89,18 @@ fn the_place_that_was_silent_longest_is_forgotten_first() {
     assert_eq!(ledger.observe("kept", job_id(3), NOON), OurBug);
     ledger.observe("lost", job_id(2), NOON);
     assert_eq!(ledger.observe("lost", job_id(3), NOON), Charge);
+}
+
+#[test]
+fn no_more_jobs_are_remembered_than_a_verdict_takes() {
+    let mut ledger = PanicLedger::default();
+    for job in 0..100 {
+        ledger.observe("engine.rs:1:1", job_id(job), NOON);
+    }
+    assert_eq!(
+        format!("{ledger:?}").matches("JobId(").count(),
+        OUR_BUG_JOBS
+    );
 }
 
 proptest! {
