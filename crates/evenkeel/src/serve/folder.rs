@@ -49,7 +49,9 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Lets actions that run as a user of their own pass through a folder, which they cannot list.
+/// Lets actions that run as a user of their own pass through a folder, which they cannot list;
+/// makes it if it is missing.
 pub(super) fn let_pass(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).create(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o711))
 }

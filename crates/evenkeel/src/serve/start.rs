@@ -288,7 +288,8 @@ fn open_root(config: &Config, data_dir: &Path) -> Result<RunRoot, Setback> {
     let path = data_dir.join("run");
     let root = RunRoot::open(&path, &RealWorld.id().to_string()).map_err(unusable_root)?;
     if config.process.run_as.is_some() {
-        for folder in [data_dir, &path, &path.join("runs")] {
+        let (runs, state) = (path.join("runs"), data_dir.join("state"));
+        for folder in [data_dir, &path, &runs, &state] {
             folder::let_pass(folder).map_err(|error| io_setback(data_dir, &error))?;
         }
     }
