@@ -200,8 +200,8 @@ async fn exchange<A: Api>(api: &A, mut request: Incoming) -> Response {
     let limit = request.limits.answer;
     let mut response = match timeout(limit, panics::caught(api.handle(&mut request))).await {
         Ok(Ok(response)) => response,
-        Ok(Err(Caught { place, message })) => {
-            tracing::error!(method = %request.method, route = pattern, place, message, "a request handler panicked");
+        Ok(Err(Caught { place, said })) => {
+            tracing::error!(method = %request.method, route = pattern, place, said, "a request handler panicked");
             api.fault(Fault::Panicked)
         }
         Err(_) => api.fault(Fault::TooSlow),

@@ -21,7 +21,7 @@ pub(crate) struct Caught {
     /// `file:line:column`.
     pub(crate) place: String,
     /// What it said.
-    pub(crate) message: String,
+    pub(crate) said: String,
 }
 
 /// Has the places of panics noted from now on, before whatever hook there is.
@@ -51,7 +51,7 @@ pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Caug
                 place: PLACE
                     .with(|noted| noted.borrow_mut().take())
                     .unwrap_or_else(|| "an unknown place".to_owned()),
-                message: said(&*payload),
+                said: said(&*payload),
             })),
         }
     })

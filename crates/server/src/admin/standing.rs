@@ -87,7 +87,9 @@ impl AdminState {
             Some(status) => {
                 if !status.recovered {
                     let text = "what an earlier process left behind has not been gone through yet";
-                    reason(About::Recovery, true, text.to_owned());
+                    let why = status.unrecovered.iter().map(|why| format!(": {why}"));
+                    let text = std::iter::once(text.to_owned()).chain(why).collect();
+                    reason(About::Recovery, true, text);
                 }
                 if status.draining {
                     reason(About::Draining, true, "the broker is ending".to_owned());
