@@ -22,6 +22,12 @@ impl Timestamp {
         Self(self.0.saturating_add(millis))
     }
 
+    /// This instant moved into the past, held at the first representable one.
+    pub fn minus(self, span: Duration) -> Self {
+        let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+
     /// How long after `earlier` this instant is; zero if it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         let millis = self.0.saturating_sub(earlier.0).max(0);

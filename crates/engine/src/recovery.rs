@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_core::attempt::{End, Exposure, RunReport};
+use evenkeel_core::attempt::{Attempt, End, Exposure, RunReport};
 use evenkeel_core::ids::BootId;
 use evenkeel_core::job::Job;
 use evenkeel_core::recovery::{
@@ -36,6 +36,9 @@ const SIDE_BY_SIDE: usize = 16;
 /// How long one job may keep its place.
 const ONE_JOB: Duration = Duration::from_secs(30);
 
+/// How the log and the status name this loop.
+pub(crate) const NAME: &str = "recovery";
+
 /// What is known about boots, read once a pass.
 type Boots = HashMap<BootId, Boot>;
 
@@ -43,12 +46,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.ending.is_cancelled() {
         match guard::catch(AssertUnwindSafe(pass(&shared))).await {
             Ok(Ok(())) => {
+                shared.trouble(NAME, None);
                 if !shared.recovered.swap(true, Ordering::SeqCst) {
                     tracing::info!("the first pass of recovery is over");
                     shared.wake.notify_one();
                 }
             }
-            Ok(Err(error)) => tracing::warn!(%error, "recovery: trying again"),
+            Ok(Err(error)) => shared.trouble(NAME, Some(error.to_string())),
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,
@@ -166,7 +170,10 @@ async fn panicked(shared: &Arc<Shared>, boots: &Boots, job: &Job, panic: Caught)
     if matches!(end, End::OurBug { .. }) {
         return false;
     }
-    let taken = take_over(shared, job, None, lived(shared, boots, job));
+    let Some(attempt) = job.attempt() else {
+        return true;
+    };
+    let taken = take_over(shared, job, None, lived(shared, boots, attempt, None));
     match timeout(ONE_JOB, taken).await {
         Ok(Ok(claimed)) => {
             if let Some(claimed) = claimed {
@@ -212,13 +219,16 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<()
         ));
     };
     let (run, report) = fact(probe);
+    let silence = shared.options.executor.silence(attempt.id).await;
+    let silence = silence.map_err(|error| error.to_string())?;
+    let last_sign = silence.map(|silence| shared.now().minus(silence));
     let ran = match &report {
         Some(report) => report.ran(),
-        None => lived(shared, boots, job),
+        None => lived(shared, boots, &attempt, last_sign),
     };
     let facts = Facts {
         attempt: attempt.id,
-        owner: owner(shared, boots, attempt.boot, attempt.id),
+        owner: owner(shared, boots, &attempt, last_sign),
         run,
         ran,
     };
@@ -242,11 +252,11 @@ fn fact(probe: Probe) -> (RunFact, Option<Box<RunReport>>) {
 fn owner(
     shared: &Shared,
     boots: &Boots,
-    boot: BootId,
-    attempt: evenkeel_core::ids::AttemptId,
+    attempt: &Attempt,
+    last_sign: Option<Timestamp>,
 ) -> OwnerFact {
-    if boot == shared.options.boot {
-        return if shared.drivers.has(attempt) {
+    if attempt.boot == shared.options.boot {
+        return if shared.drivers.has(attempt.id) {
             OwnerFact::Driven
         } else {
             OwnerFact::Undriven
@@ -254,28 +264,49 @@ fn owner(
     }
     // A boot whose verdict was given, or that the store no longer knows, died uncleanly as far
     // as anybody can say.
-    let known = boots.get(&boot);
+    let known = boots.get(&attempt.boot);
     OwnerFact::Dead(DeathFact {
-        drained: known.is_some_and(|boot| boot.drained_at.is_some()),
+        drained: known.is_some_and(|boot| drained(boots, boot, last_sign)),
         host_restarted: known.is_some_and(|boot| boot.host_boot != shared.options.host_boot),
         named: false,
         exclusive: false,
     })
 }
 
-/// How long a run without a record is known to have lived: from its claim until its owner was
-/// last seen.
-fn lived(shared: &Shared, boots: &Boots, job: &Job) -> Duration {
-    let Some(attempt) = job.attempt() else {
-        return Duration::ZERO;
+/// Whether a boot's orderly end explains that a run of it is gone: not if the run lived on until
+/// the next boot had begun, since then it may have taken that one with it.
+fn drained(boots: &Boots, boot: &Boot, last_sign: Option<Timestamp>) -> bool {
+    let Some(drained_at) = boot.drained_at else {
+        return false;
     };
-    let seen: Timestamp = if attempt.boot == shared.options.boot {
-        shared.now()
-    } else {
-        boots
-            .get(&attempt.boot)
-            .map_or(attempt.claimed_at, |boot| boot.seen_at)
-    };
+    let next = boots
+        .values()
+        .map(|boot| boot.started_at)
+        .filter(|at| *at > drained_at)
+        .min();
+    match (last_sign, next) {
+        (Some(sign), Some(next)) => sign < next,
+        (None, _) | (_, None) => true,
+    }
+}
+
+/// How long a run without a record is known to have lived: from its claim to its last sign of
+/// life, or else until its owner was last seen.
+fn lived(
+    shared: &Shared,
+    boots: &Boots,
+    attempt: &Attempt,
+    last_sign: Option<Timestamp>,
+) -> Duration {
+    let seen = last_sign.unwrap_or_else(|| {
+        if attempt.boot == shared.options.boot {
+            shared.now()
+        } else {
+            boots
+                .get(&attempt.boot)
+                .map_or(attempt.claimed_at, |boot| boot.seen_at)
+        }
+    });
     seen.since(attempt.claimed_at)
 }
 
@@ -396,4 +427,41 @@ async fn close_boots(shared: &Shared, boots: &Boots) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::ids::RunRootId;
+
+    use super::*;
+
+    fn boot(id: u128, started_at: i64, drained_at: Option<i64>) -> (BootId, Boot) {
+        let id = BootId(uuid::Uuid::from_u128(id));
+        let boot = Boot {
+            id,
+            run_root: RunRootId(uuid::Uuid::from_u128(9)),
+            started_at: Timestamp(started_at),
+            host_boot: "host".to_owned(),
+            drained_at: drained_at.map(Timestamp),
+            seen_at: Timestamp(started_at),
+            closed_at: None,
+        };
+        (id, boot)
+    }
+
+    #[test]
+    fn a_drain_explains_a_lost_run_unless_the_run_outlived_the_start_of_the_next_boot() {
+        let boots: Boots = [
+            boot(1, 0, Some(100)),
+            boot(2, 200, None),
+            boot(3, 300, None),
+        ]
+        .into();
+        let first = &boots[&BootId(uuid::Uuid::from_u128(1))];
+        let second = &boots[&BootId(uuid::Uuid::from_u128(2))];
+        assert!(drained(&boots, first, Some(Timestamp(150))));
+        assert!(!drained(&boots, first, Some(Timestamp(250))));
+        assert!(drained(&boots, first, None));
+        assert!(!drained(&boots, second, Some(Timestamp(250))));
+    }
 }

@@ -93,6 +93,15 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// Some of them could not be removed.
     async fn forget_logs(&self, before: Timestamp) -> Result<(), ExecutorError>;
 
+    /// How long ago a run last showed a sign of life; `None` where that cannot be told.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    async fn silence(&self, attempt: AttemptId) -> Result<Option<Duration>, ExecutorError> {
+        let _: AttemptId = attempt;
+        Ok(None)
+    }
+
     /// Whether there is too little room for another run.
     async fn disk_low(&self) -> bool;
 }

@@ -148,7 +148,12 @@ impl Inner {
             .args(&self.options.shim.args)
             .arg(ticket.folder())
             .env_clear()
-            .envs(self.options.shim_env.iter().map(|(name, value)| (name, value)))
+            .envs(
+                self.options
+                    .shim_env
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
             .current_dir("/")
             .stdin(Stdio::from(ticket.lock_for_shim().map_err(fail)?))
             .stdout(Stdio::null())
@@ -263,6 +268,11 @@ impl Executor for ProcessExecutor {
 
     async fn forget_logs(&self, before: Timestamp) -> Result<(), ExecutorError> {
         self.blocking(move |inner| Ok(inner.root.forget_logs(before.as_millis()).map(drop)?))
+            .await
+    }
+
+    async fn silence(&self, attempt: AttemptId) -> Result<Option<Duration>, ExecutorError> {
+        self.on_folder(attempt, |_, folder| Ok(folder.heartbeat_age()?))
             .await
     }
 
