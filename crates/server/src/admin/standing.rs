@@ -87,8 +87,10 @@ impl AdminState {
             Some(status) => {
                 if !status.recovered {
                     let text = "what an earlier process left behind has not been gone through yet";
-                    let why = status.unrecovered.iter().map(|why| format!(": {why}"));
-                    let text = std::iter::once(text.to_owned()).chain(why).collect();
+                    let text = match &status.unrecovered {
+                        None => text.to_owned(),
+                        Some(why) => format!("{text}: {why}"),
+                    };
                     reason(About::Recovery, true, text);
                 }
                 if status.draining {

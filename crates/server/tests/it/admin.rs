@@ -2,8 +2,8 @@
 
 use evenkeel_core::action::Action;
 use evenkeel_server::admin::types::{
-    Acted, CatalogReport, ErrorAnswer, ErrorKind, JobDetail, JobList, JobLog, JobState, Outcome,
-    Ready, Status,
+    About, Acted, CatalogReport, ErrorAnswer, ErrorKind, JobDetail, JobList, JobLog, JobState,
+    Outcome, Ready, Status,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -271,4 +271,16 @@ async fn the_standing_of_the_broker_is_told_with_its_reasons() {
     let again: CatalogReport = serde_json::from_value(answer.body).unwrap();
     assert_eq!(again.services, catalog.services);
     assert!(again.loaded_at >= catalog.loaded_at);
+}
+
+#[tokio::test]
+async fn a_broker_that_is_ending_is_not_ready_and_says_why() {
+    let Broker { service, admin, .. } = Broker::start().await;
+    service.shutdown().await;
+    let answer = Call::admin("GET", "/readyz").send(admin.clone()).await;
+    let ready: Ready = serde_json::from_value(answer.body).unwrap();
+    assert_eq!((answer.status, ready.ready), (503, false));
+    assert_eq!(ready.reasons[0].about, About::Draining);
+    assert!(ready.reasons[0].blocking && ready.description.contains("ending"));
+    assert_eq!(Call::admin("GET", "/livez").send(admin).await.status, 200);
 }

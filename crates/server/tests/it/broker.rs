@@ -70,7 +70,7 @@ pub(crate) struct Broker {
     pub(crate) osb: Router,
     pub(crate) admin: Router,
     pub(crate) runs: Arc<Runs>,
-    _service: Service,
+    pub(crate) service: Service,
     _dir: TempDir,
 }
 
@@ -128,7 +128,7 @@ impl Broker {
             osb,
             admin,
             runs,
-            _service: service,
+            service,
             _dir: dir,
         };
         until("the broker is ready", async || {
@@ -316,7 +316,7 @@ impl Call {
         self
     }
 
-    async fn send(self, router: Router) -> Answer {
+    pub(crate) async fn send(self, router: Router) -> Answer {
         let what = format!("{} {}", self.method, self.path);
         let mut request = Request::builder()
             .method(self.method.as_str())

@@ -1,5 +1,8 @@
 //! Ids, bodies and headers of every shape.
 
+use std::time::Duration;
+
+use evenkeel_server::{OsbSettings, RequestLimits};
 use serde_json::{Value, json};
 
 use crate::broker::{Broker, Call, bind, provision};
@@ -210,4 +213,26 @@ async fn a_request_identity_of_any_bytes_comes_back_and_none_is_invented() {
     }
     let call = Call::new("GET", "/v2/catalog").without("x-broker-api-request-identity");
     assert_eq!(broker.ask(call).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_too_long_is_a_503_that_says_when_to_ask_again() {
+    let limits = RequestLimits {
+        answer: Duration::from_millis(500),
+        ..RequestLimits::default()
+    };
+    let broker = Broker::with(OsbSettings {
+        limits,
+        ..OsbSettings::default()
+    })
+    .await;
+    let answer = broker.provision("i", json!({"provision": "hold"})).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, "5"));
+    // What was accepted goes on all the same.
+    broker.run_is_held().await;
+    broker.runs.release();
+    let answer = broker
+        .polled("/v2/service_instances/i/last_operation")
+        .await;
+    assert_eq!(answer.text("state"), "succeeded");
 }
