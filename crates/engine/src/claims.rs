@@ -24,6 +24,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a store that did not answer, a start that failed, a disk that is full.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// How the log and the status name this loop.
+pub(crate) const NAME: &str = "claims";
+
+/// Why no job can be claimed.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the disk of the data folder is nearly full: make room")]
+    DiskLow,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// When solo runs may be had.
 #[derive(Debug, Default)]
 struct SoloClock {
@@ -51,9 +63,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.ending.is_cancelled() {
         let round = guard::catch(AssertUnwindSafe(round(&shared, &mut clock))).await;
         let pause = match round {
-            Ok(Ok(pause)) => pause,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "no job can be claimed");
+            Ok(Ok(pause)) => {
+                shared.trouble(NAME, None);
+                pause
+            }
+            Ok(Err(trouble)) => {
+                shared.trouble(NAME, Some(trouble.to_string()));
                 PAUSE_AFTER_FAILURE
             }
             Err(panic) => {
@@ -74,7 +89,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Claims what fits now, and says how long to wait at most before the next look.
-async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, StoreError> {
+async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, Trouble> {
     let options = &shared.options;
     let solo_now = shared.drivers.is_solo();
     clock.observe(solo_now);
@@ -83,8 +98,7 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
         return Ok(LONGEST_PAUSE);
     }
     if options.executor.disk_low().await {
-        tracing::warn!("the disk is nearly full: no new run starts");
-        return Ok(PAUSE_AFTER_FAILURE);
+        return Err(Trouble::DiskLow);
     }
     let now = shared.now();
     let next = options.store.next_due(now).await?;

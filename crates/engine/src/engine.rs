@@ -28,7 +28,9 @@ pub struct EngineStatus {
     pub started_at: evenkeel_core::time::Timestamp,
     /// Whether the first pass of recovery is over.
     pub recovered: bool,
-    /// Why no new run starts, if so.
+    /// What recovery stumbles over, if it does.
+    pub unrecovered: Option<String>,
+    /// Why no new run starts, if so: held, or no job can be claimed.
     pub held: Option<String>,
     /// Whether the broker is ending.
     pub draining: bool,

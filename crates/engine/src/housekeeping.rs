@@ -34,8 +34,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             slow_at = Instant::now() + SLOW_EVERY;
         }
         match guard::catch(AssertUnwindSafe(round(&shared, slow))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "housekeeping: trying again"),
+            Ok(Ok(())) => shared.trouble("housekeeping", None),
+            Ok(Err(error)) => shared.trouble("housekeeping", Some(error.to_string())),
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,

@@ -1,6 +1,7 @@
 //! Starts an engine and ends it.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) finished: broadcast::Sender<JobId>,
     /// No new run starts, for this reason.
     pub(crate) held: Mutex<Option<String>>,
+    /// What keeps a loop from getting on, by its name.
+    troubles: Mutex<BTreeMap<&'static str, String>>,
     pub(crate) panics: Mutex<PanicLedger>,
     pub(crate) recovered: AtomicBool,
     /// No further claims; loops end.
@@ -73,6 +76,30 @@ impl Shared {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
     }
 
+    /// Notes what keeps a loop from getting on, or that nothing does any more. Logged when it is
+    /// news: a loop meets the same trouble several times a second.
+    pub(crate) fn trouble(&self, with: &'static str, what: Option<String>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.get(with) == what.as_ref() {
+            return;
+        }
+        match what {
+            Some(what) => {
+                tracing::warn!("{with}: {what}; trying again");
+                troubles.insert(with, what);
+            }
+            None => {
+                tracing::info!("{with}: going on");
+                troubles.remove(with);
+            }
+        }
+    }
+
+    fn trouble_with(&self, with: &'static str) -> Option<String> {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.get(with).cloned()
+    }
+
     pub(crate) fn job_finished(&self, job: JobId) {
         // Nobody waiting is no failure.
         drop(self.finished.send(job));
@@ -98,7 +125,8 @@ impl Shared {
             boot: self.options.boot,
             started_at: self.started_at,
             recovered: self.recovered.load(Ordering::SeqCst),
-            held: self.held(),
+            unrecovered: self.trouble_with(recovery::NAME),
+            held: self.held().or_else(|| self.trouble_with(claims::NAME)),
             draining: self.ending.is_cancelled(),
             driving: self.drivers.count(),
             concurrency: self.options.concurrency,
@@ -174,6 +202,7 @@ impl Service {
             wake: Notify::new(),
             finished: broadcast::channel(FINISHED_BACKLOG).0,
             held: Mutex::new(None),
+            troubles: Mutex::default(),
             panics: Mutex::new(PanicLedger::default()),
             recovered: AtomicBool::new(false),
             ending: CancellationToken::new(),
