@@ -210,7 +210,7 @@ async fn after_panic(shared: &Arc<Shared>, claimed: &Claimed, panic: Caught) {
 /// Notes that a step for `job` panicked and says who pays. Where it is our bug no new run starts.
 pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
     let Caught { location, message } = panic;
-    tracing::error!(job = %job.id, location, message, "a driving step panicked");
+    tracing::error!(job = %job.id, location, said = message, "a driving step panicked");
     let verdict = shared
         .panics
         .lock()

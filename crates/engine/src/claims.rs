@@ -74,7 +74,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,
-                    message = panic.message,
+                    said = panic.message,
                     "the claimer panicked"
                 );
                 PAUSE_AFTER_FAILURE

@@ -39,7 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,
-                    message = panic.message,
+                    said = panic.message,
                     "housekeeping panicked"
                 );
             }
@@ -96,7 +96,7 @@ async fn clear_runs(shared: &Arc<Shared>) {
         };
         for attempt in some.iter().filter(|attempt| !claimed.contains(attempt)) {
             if let Err(message) = clear_run(shared, *attempt).await {
-                tracing::warn!(%attempt, message, "a run that no job claims is left");
+                tracing::warn!(%attempt, why = message, "a run that no job claims is left");
             }
         }
     }

@@ -56,7 +56,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,
-                    message = panic.message,
+                    said = panic.message,
                     "recovery panicked"
                 );
             }
@@ -135,7 +135,7 @@ async fn page(shared: &Arc<Shared>, boots: &Arc<Boots>, rows: Vec<RunningRow>) -
             match timeout(ONE_JOB, guard::catch(work)).await {
                 Ok(Ok(Ok(()))) => true,
                 Ok(Ok(Err(message))) => {
-                    tracing::warn!(job = name, message, "recovery comes back to this job");
+                    tracing::warn!(job = name, why = message, "recovery comes back to this job");
                     false
                 }
                 Ok(Err(panic)) => {
@@ -182,7 +182,7 @@ async fn panicked(shared: &Arc<Shared>, boots: &Boots, job: &Job, panic: Caught)
             true
         }
         Ok(Err(message)) => {
-            tracing::warn!(job = %job.id, message, "recovery comes back to this job");
+            tracing::warn!(job = %job.id, why = message, "recovery comes back to this job");
             false
         }
         Err(_) => false,
