@@ -4,5 +4,26 @@
 //! the broker (`crates/engine/src/faults.rs`).
 
 #![cfg(feature = "faults")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bundles;
+mod cluster;
+mod disk;
 mod harness;
+mod kills;
+mod kills_asked;
+mod kills_shutdown;
+mod operator;
+mod operator_acts;
+mod operator_secrets;
+mod operator_terminal;
+mod panics;
+mod poison;
+mod postgres;
+mod requests;
+mod requests_life;
+mod shims;
+mod stage;
+mod startup;
+mod unreadable;
+mod workspace;
