@@ -78,10 +78,11 @@ case $fault in
     flood-progress) head -c 16777216 /dev/zero | tr '\0' p >>"$EVENKEEL_PROGRESS" ;;
     memory) exec perl -e 'push @a, "x" x 1048576 while @a < 4096; sleep 600' ;;
     memory-tree)
-        # 8 × 64 MiB, each below what one process may have. A child that is killed ends the action
-        # as a shell would: 128 + 9.
+        # 8 × 64 MiB, each below what one process may have (a MiB at a time: a string of 64 MiB is
+        # made twice on its way into a variable). A child that is killed ends the action as a
+        # shell would: 128 + 9.
         exec perl -e '
-            for (1 .. 8) { fork // exit 1 or do { my $x = "x" x (64 << 20); sleep 600; exit } }
+            for (1 .. 8) { fork // exit 1 or do { push @a, "x" x 1048576 while @a < 64; sleep 600; exit } }
             wait;
             exit($? & 127 ? 128 + ($? & 127) : 1)' ;;
     fork-bomb)
