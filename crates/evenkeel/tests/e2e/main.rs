@@ -21,6 +21,7 @@ mod panics;
 mod poison;
 mod postgres;
 mod requests;
+mod requests_again;
 mod requests_life;
 mod shims;
 mod stage;
