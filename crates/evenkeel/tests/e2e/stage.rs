@@ -212,7 +212,7 @@ impl Scene {
 }
 
 /// The fault bundle with another timeout.
-fn copy_faults(to: &Path, timeout: &str) {
+pub(crate) fn copy_faults(to: &Path, timeout: &str) {
     fs::create_dir_all(to).unwrap();
     let from = root().join("tests/bundles/faults");
     for name in ["action", "faults.sh"] {
