@@ -11,6 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Broker, Setup, eventually, marks, root};
+use crate::stage::copy_faults;
 
 /// How a plan ends: the job's state, the words for its attempts' ends, and what the reason of the
 /// last one says.
@@ -278,27 +279,14 @@ fn plans(endless: bool) -> Plans {
     ENDS.iter().filter(wanted).collect()
 }
 
-/// The fault bundle with a timeout that no plan comes near on a busy machine.
-fn patient(folder: &Path) -> std::path::PathBuf {
-    let bundle = folder.join("faults");
-    fs::create_dir(&bundle).unwrap();
-    for entry in fs::read_dir(root().join("tests/bundles/faults")).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, bundle.join(path.file_name().unwrap())).unwrap();
-    }
-    let yaml = bundle.join("bundle.yml");
-    let text = fs::read_to_string(&yaml).unwrap();
-    let longer = text.replace("timeout: 20s", "timeout: 5m");
-    assert_ne!(text, longer);
-    fs::write(yaml, longer).unwrap();
-    bundle
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_fault_comes_to_its_documented_end_within_bounds_and_its_neighbours_succeed() {
     let folder = tempfile::tempdir().unwrap();
+    // No plan comes near this timeout, even on a busy machine.
+    let bundle = folder.path().join("faults");
+    copy_faults(&bundle, "5m");
     let setup = Setup {
-        bundles: vec![patient(folder.path())],
+        bundles: vec![bundle],
         ..Setup::default()
     };
     let scratch = tempfile::tempdir().unwrap();

@@ -54,6 +54,13 @@ impl Disk {
         .await;
     }
 
+    /// Leaves this many bytes of room, more or less.
+    fn leave(&self, bytes: u64) {
+        let room = rustix::fs::statvfs(self.path()).unwrap();
+        let used = (room.f_blocks - room.f_bfree) * room.f_frsize;
+        self.resize(&(used + bytes).to_string()).unwrap();
+    }
+
     fn make_room(&self) {
         self.resize("1g").unwrap();
     }
@@ -292,6 +299,32 @@ async fn runs_that_end_while_the_disk_is_full_keep_their_end() {
         assert_eq!(stage.provisions(id, "starts"), 1, "{job:#}");
     }
     broker.nothing_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_nearly_full_starts_no_run_and_says_so_while_orders_are_kept() {
+    let (disk, stage) = (Disk::new(), Stage::new());
+    let broker = Broker::start(stage.setup(&disk)).await;
+    let of = broker.ids("quiet", "plain").await;
+    disk.leave(64 << 20);
+    let operation = broker.provision("i", &of, json!({})).await.operation();
+    eventually("the broker says why nothing starts", || async {
+        let ready = broker.admin(Method::GET, "/readyz").await;
+        assert_eq!(ready.status, 200, "requests are served: {ready:?}");
+        let reasons = ready.body["reasons"].as_array().unwrap().clone();
+        let held = reasons
+            .into_iter()
+            .find(|reason| reason["about"] == "held")?;
+        let text = held["message"].as_str().unwrap().to_owned();
+        (text.contains("nearly full") && text.contains("make room")).then_some(())
+    })
+    .await;
+    assert_eq!(broker.job(&operation).await["state"], "queued");
+    assert_eq!(stage.provisions("i", "starts"), 0);
+    disk.make_room();
+    broker.succeeded("i", None, &operation).await;
+    let told = broker.log().matches("nearly full").count();
+    assert_eq!(told, 1, "said once, not twice a second:\n{}", broker.log());
 }
 
 /// An address on which nobody listens.

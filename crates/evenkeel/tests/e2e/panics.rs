@@ -1,9 +1,12 @@
 //! Panics of driving steps: paid for by the rules, felt by nobody else, nothing left running.
 
+use std::path::Path;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Broker, Setup, eventually, marks};
+use crate::stage::copy_faults;
 
 mod handlers;
 
@@ -16,6 +19,16 @@ const STEPS: [&str; 6] = [
     "engine.ended",
     "engine.conclude",
 ];
+
+/// With a timeout that no gate outlasts; the bundle is copied to `folder`.
+fn patient(folder: &Path) -> Setup {
+    let bundle = folder.join("faults");
+    copy_faults(&bundle, "5m");
+    Setup {
+        bundles: vec![bundle],
+        ..Setup::default()
+    }
+}
 
 /// An instance that is there, for bindings.
 async fn instance(broker: &Broker, of: &(String, String), id: &str) {
@@ -56,13 +69,13 @@ async fn a_panic_at_any_step_is_a_crash_at_that_place_and_the_run_is_ended_befor
         .iter()
         .map(|step| format!("{step}~bind=panic@1"))
         .collect();
-    let setup = Setup::faults_bundle()
+    let scratch = tempfile::tempdir().unwrap();
+    let setup = patient(scratch.path())
         .with_toml("[recovery]\nbackoff_min = \"20ms\"\nbackoff_max = \"100ms\"\ncrash_limit = 100")
         .with_faults(&rules.join(";"));
     let broker = Broker::start(setup).await;
     let of = broker.ids("faults", "ok").await;
     instance(&broker, &of, "victim").await;
-    let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).display().to_string();
     std::fs::create_dir(path("marks")).unwrap();
 
@@ -294,7 +307,7 @@ async fn a_claimer_that_panics_goes_on_and_what_it_had_claimed_runs_once() {
         }
     }
     // Claimed and dropped by the panic: seen by recovery, never started, nothing charged.
-    let all: Vec<_> = futures(&broker, &jobs).await;
+    let all = shown(&broker, &jobs).await;
     assert!(
         all.iter()
             .flat_map(history)
@@ -312,7 +325,7 @@ async fn a_claimer_that_panics_goes_on_and_what_it_had_claimed_runs_once() {
     broker.nothing_left().await;
 }
 
-async fn futures(broker: &Broker, jobs: &[(String, String)]) -> Vec<Value> {
+async fn shown(broker: &Broker, jobs: &[(String, String)]) -> Vec<Value> {
     let mut all = Vec::new();
     for (_, operation) in jobs {
         all.push(broker.job(operation).await);
@@ -322,12 +335,13 @@ async fn futures(broker: &Broker, jobs: &[(String, String)]) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_of_recovery_is_charged_to_its_job_whose_run_is_ended_first() {
-    let mut broker = Broker::start(Setup::faults_bundle()).await;
-    let of = broker.ids("faults", "ok").await;
     let scratch = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(patient(scratch.path())).await;
+    let of = broker.ids("faults", "ok").await;
+    std::fs::create_dir(scratch.path().join("marks")).unwrap();
     let path = |name: &str| scratch.path().join(name).display().to_string();
     instance(&broker, &of, "there").await;
-    let parameters = json!({"gate": path("gate"), "lock": path("lock"), "marks": scratch.path()});
+    let parameters = json!({"gate": path("gate"), "lock": path("lock"), "marks": path("marks")});
     let victim = broker
         .provision("victim", &of, parameters)
         .await
@@ -356,7 +370,7 @@ async fn a_panic_of_recovery_is_charged_to_its_job_whose_run_is_ended_first() {
     let job = broker.job(&victim).await;
     assert_eq!(history(&job).len(), 2, "{job:#}");
     assert!(is_charged_panic(&history(&job)[0]), "{job:#}");
-    assert!(!std::fs::exists(path("DOUBLE")).unwrap());
+    assert!(!std::fs::exists(path("marks/DOUBLE")).unwrap());
     let job = broker.job(&beside).await;
     assert_eq!(history(&job).len(), 1, "its run went on: {job:#}");
     broker.nothing_left().await;

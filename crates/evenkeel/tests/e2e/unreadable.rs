@@ -19,8 +19,14 @@ fn database(broker: &Broker) -> Connection {
     Connection::open(broker.data().join("evenkeel.db")).unwrap()
 }
 
-/// Bytes without a pattern (xorshift), the same in every run.
+/// Bytes without a pattern (xorshift), the same in every run; repeated where there are many.
 fn noise(length: usize) -> Vec<u8> {
+    const BLOCK: usize = 1 << 16;
+    if length > BLOCK {
+        let mut bytes = noise(BLOCK).repeat(length.div_ceil(BLOCK));
+        bytes.truncate(length);
+        return bytes;
+    }
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let words = length.div_ceil(8);
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| {

@@ -3,7 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Broker, Setup, eventually};
+use crate::harness::{Answer, Broker, eventually};
+use crate::panics::patient;
 
 /// A route of either API and its fault point; `{job}` stands for a job's id.
 struct Handler {
@@ -115,12 +116,13 @@ impl Handler {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_any_handler_costs_its_request_alone() {
+    let scratch = tempfile::tempdir().unwrap();
     let of = Default::default();
     let rules: Vec<_> = handlers(&of)
         .iter()
         .map(|handler| format!("{}=panic@1", handler.point))
         .collect();
-    let mut broker = Broker::start(Setup::faults_bundle().with_faults(&rules.join(";"))).await;
+    let mut broker = Broker::start(patient(scratch.path()).with_faults(&rules.join(";"))).await;
     let pid = broker.pid();
     // The harness asks /readyz and the catalog before the test can.
     eventually("the catalog has panicked and answers", || async {
@@ -129,7 +131,6 @@ async fn a_panic_in_any_handler_costs_its_request_alone() {
     })
     .await;
     let of = broker.ids("faults", "ok").await;
-    let scratch = tempfile::tempdir().unwrap();
     let gate = scratch.path().join("gate");
     let mut held: Option<String> = None;
     let mut answers = Vec::new();
