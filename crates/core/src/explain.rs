@@ -164,14 +164,20 @@ pub fn charge_line(charge: Charge, end: &End) -> &'static str {
     }
 }
 
-/// An action's own words, trimmed and bounded; `None` if it said nothing.
+/// An action's own words, trimmed and bounded, without what could command the terminal of
+/// whoever reads them; `None` if it said nothing.
 fn spoken(text: &str) -> Option<String> {
-    let text = text.trim();
-    if text.is_empty() {
-        return None;
+    let commands = |c: char| {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || (c.is_control() && c != '\n')
+    };
+    let mut said: String = text.chars().filter(|c| !commands(*c)).collect();
+    if let Some((end, _)) = said.char_indices().nth(MAX_DESCRIPTION_CHARS) {
+        said.truncate(end);
+        said.push('…');
     }
-    let end = text.char_indices().nth(MAX_DESCRIPTION_CHARS);
-    Some(end.map_or_else(|| text.to_owned(), |(end, _)| format!("{}…", &text[..end])))
+    let said = said.trim();
+    (!said.is_empty()).then(|| said.to_owned())
 }
 
 fn stop_reason(reason: &StopReason) -> String {

@@ -195,6 +195,21 @@ fn the_last_line_of_progress_describes_what_is_not_over() {
     assert_eq!(silent, platform_description(&job(), None));
 }
 
+#[test]
+fn what_an_action_says_cannot_command_a_terminal() {
+    let failed = |message: &str| {
+        in_state(State::Failed {
+            reason: FailReason::ExitCode { code: 1 },
+            message: Some(message.to_owned()),
+        })
+    };
+    let told = |message: &str| platform_description(&failed(message), None);
+    assert_eq!(told("\u{1b}[31mred\u{7}\u{9b}2J"), "[31mred2J");
+    assert_eq!(told("two\nlines\r\n"), "two\nlines");
+    assert_eq!(told("\u{202e}txt.exe \u{2066}größe 🚢"), "txt.exe größe 🚢");
+    assert_eq!(told("\u{1b}\u{7}"), platform_description(&failed(""), None));
+}
+
 /// DESIGN §10 and OSB.md L1.
 #[test]
 fn a_platform_is_told_which_job_and_nothing_internal() {
