@@ -282,3 +282,66 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+/// Names of tests and what stands in a module of each file: `(crate or "", file, name)`.
+fn names_in_use() -> BTreeSet<(String, String, String)> {
+    let mut found = BTreeSet::new();
+    for file in sources(&root().join("crates")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let below = file.strip_prefix(root().join("crates")).unwrap();
+        let mut parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+        let owner = match parts.remove(0) {
+            name if name == "evenkeel" => String::new(),
+            name => name.into_owned(),
+        };
+        let module = file.file_stem().unwrap().to_string_lossy().into_owned();
+        for line in text.lines() {
+            let line = line.trim_start();
+            let line = line.strip_prefix("async ").unwrap_or(line);
+            // A function, or a case in the list of the conformance suite.
+            let name = line
+                .strip_prefix("fn ")
+                .and_then(|rest| rest.split_once('('))
+                .map(|(name, _)| name)
+                .or_else(|| line.strip_suffix(',').or_else(|| line.strip_suffix(';')));
+            if let Some(name) = name {
+                found.insert((owner.clone(), module.clone(), name.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_known_fault_has_a_row_and_every_test_that_a_row_names_exists() {
+    let names = names_in_use();
+    let text = fs::read_to_string(root().join("docs/faults.md")).unwrap();
+    let mut rows = Vec::new();
+    let mut lost = Vec::new();
+    for row in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let Ok(number) = cells[0].trim().parse::<u32>() else {
+            continue;
+        };
+        rows.push(number);
+        assert_eq!(cells.len(), 4, "row {number}");
+        let shown: Vec<&str> = cells[3].split('`').skip(1).step_by(2).collect();
+        let excluded = cells[2].starts_with("By construction");
+        assert!(excluded || !shown.is_empty(), "row {number} shows nothing");
+        for name in shown {
+            let (module, test) = name.split_once("::").unwrap();
+            let (owner, module) = match module.rsplit_once('/') {
+                // A module within a module of the end-to-end tests.
+                Some(("panics", module)) => ("", module),
+                Some((owner, module)) => (owner, module),
+                None => ("", module),
+            };
+            let wanted = (owner.to_owned(), module.to_owned(), test.to_owned());
+            if !names.contains(&wanted) {
+                lost.push(format!("{number}: {name}"));
+            }
+        }
+    }
+    assert_eq!(rows, (1..=42).collect::<Vec<u32>>());
+    assert_eq!(lost, Vec::<String>::new());
+}
