@@ -7,19 +7,25 @@ use std::os::unix::fs::PermissionsExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Broker, Setup};
+use crate::harness::{Broker, Setup, eventually};
 use crate::stage::{Order, Stage, reached};
 
 /// One run at a time: whatever is ordered while one waits at its gate stays queued.
 const ONE_AT_A_TIME: &str = "[jobs]\nconcurrency = 1";
 
 #[tokio::test]
-async fn delete_during_create_ends_the_run_before_the_delete_starts() {
-    let stage = Stage::new("").await;
-    let of = stage.offer("ok").await;
+async fn delete_during_create_starts_only_when_the_run_has_ended_however_long_that_takes() {
+    // The run ignores SIGTERM: long after the delete has come it is still there, with the lock.
+    let stage = Stage::new("[process]\ngrace = \"4s\"").await;
+    let of = stage.offer("ignore-term").await;
     let scene = stage.scene("i");
+    scene.open_gate();
     let create = stage.provision(&scene, &of, "provision").await;
-    scene.started("provision", 1).await;
+    eventually("the run ignores signals", || async {
+        let job = stage.broker.job(&create.job).await;
+        (job["progress"] == "fault ignore-term").then_some(())
+    })
+    .await;
     let delete = stage.order(&scene, &of, "deprovision").await;
     // Repeated while it is under way it is the same operation.
     let again = stage.order(&scene, &of, "deprovision").await;

@@ -74,7 +74,11 @@ async fn a_drain_waits_for_what_runs_and_starts_nothing_more() {
     second.open_gate();
     kill_process(pid(stage.broker.pid()), Signal::TERM).unwrap();
     eventually("the broker drains", || async {
-        stage.broker.log().contains("ending").then_some(())
+        stage
+            .broker
+            .log()
+            .contains("a second signal ends at once")
+            .then_some(())
     })
     .await;
     // Polls are answered as long as anything runs.

@@ -3,13 +3,16 @@
 //! operator's word does, on record; DELETE works throughout (I12).
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{Answer, eventually};
 use crate::stage::{Offer, Order, Scene, Stage};
 
 /// Where a run can kill its shim.
 const SWEEP: &str = "[process]\ncontainment = \"sweep\"";
+/// One attempt, and a long time until the next.
+const ONE: &str =
+    "[process]\ncontainment = \"sweep\"\n[recovery]\nbackoff_min = \"1h\"\nbackoff_max = \"1h\"";
 /// Long enough to act between two attempts.
 const SLOW: &str =
     "[process]\ncontainment = \"sweep\"\n[recovery]\nbackoff_min = \"3s\"\nbackoff_max = \"3s\"";
@@ -233,8 +236,7 @@ async fn delete_helps_again(stage: &Stage, scene: &Scene) {
 
 #[tokio::test]
 async fn delete_works_at_once_while_a_poison_job_waits_for_its_next_attempt() {
-    let toml = format!("{SWEEP}\n[recovery]\nbackoff_min = \"1h\"\nbackoff_max = \"1h\"");
-    let stage = Stage::new(&toml).await;
+    let stage = Stage::new(ONE).await;
     let of = stage.offer("kill-parent").await;
     let scene = stage.scene("poison");
     scene.open_gate();
@@ -245,4 +247,55 @@ async fn delete_works_at_once_while_a_poison_job_waits_for_its_next_attempt() {
     stage.succeeded(&delete).await;
     assert_eq!(scene.starts("provision"), 1);
     delete_helps_again(&stage, &scene).await;
+}
+
+#[tokio::test]
+async fn a_cancel_between_two_attempts_ends_the_job_and_clears_no_account() {
+    let stage = Stage::new(ONE).await;
+    let of = stage.offer("kill-parent").await;
+    let scene = stage.scene("poison");
+    scene.open_gate();
+    let order = stage.provision(&scene, &of, "provision").await;
+    between_attempts(&stage, &order, 1).await;
+    let path = format!("/admin/v1/jobs/{}/cancel", order.job);
+    let answer = stage.broker.admin(Method::POST, &path).await;
+    assert_eq!(answer.status, 200, "final at once: {answer:?}");
+    assert!(stage.failed(&order).await.contains(&order.job));
+    let next = stage.provision(&scene, &of, "provision").await;
+    assert_ne!(next.job, order.job);
+    between_attempts(&stage, &next, 1).await;
+    let job = stage.broker.job(&next.job).await;
+    assert_eq!(job["budget"]["crashes"], 2, "{job}");
+    assert_eq!(scene.starts("provision"), 2);
+    delete_helps(&stage, &scene, &of).await;
+}
+
+#[tokio::test]
+async fn a_poison_binding_costs_neither_its_instance_nor_its_neighbour() {
+    let stage = Stage::new(SWEEP).await;
+    let of = stage.offer("kill-parent").await;
+    let scene = stage.scene("poison");
+    scene.open_gate();
+    stage.prepare(&scene, &of, "bind").await;
+    let order = stage.order(&scene, &of, "bind").await;
+    quarantined(&stage, &scene, &order, "bind").await;
+    let again = stage
+        .broker
+        .bind(&scene.instance, "b", &of, json!({}))
+        .await;
+    refused_a_run(&stage, &scene, "bind", again, Some("b")).await;
+    // Another binding of the same instance, told to do nothing of the kind.
+    let neighbour = json!({"when": "nothing"});
+    let answer = stage
+        .broker
+        .bind(&scene.instance, "other", &of, neighbour)
+        .await;
+    let operation = answer.operation();
+    stage
+        .broker
+        .succeeded(&scene.instance, Some("other"), &operation)
+        .await;
+    let unbind = stage.order(&scene, &of, "unbind").await;
+    stage.succeeded(&unbind).await;
+    delete_helps(&stage, &scene, &of).await;
 }
