@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::harness::{Broker, Setup, eventually};
+use crate::harness::{Broker, Setup, eventually, was_killed};
 
 /// A tmpfs for the data folder. It is filled by being made as small as what it holds: the broker
 /// starts no run with less than 256 MiB of room, and a file of that size would take real memory.
@@ -351,7 +351,7 @@ async fn a_broker_that_starts_on_a_full_disk_says_so_and_goes_on_when_there_is_r
     .await;
     disk.fill().await;
     fs::remove_file(stage.told("closed")).unwrap();
-    broker.died().await;
+    assert!(was_killed(broker.died().await));
 
     broker.setup.faults.clear();
     broker.spawn();

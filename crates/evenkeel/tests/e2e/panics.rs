@@ -9,6 +9,7 @@ use crate::harness::{Broker, Setup, eventually, marks};
 use crate::stage::copy_faults;
 
 mod handlers;
+mod recovery;
 
 /// The steps of an attempt in the order in which a job comes by them.
 const STEPS: [&str; 6] = [
@@ -331,47 +332,4 @@ async fn shown(broker: &Broker, jobs: &[(String, String)]) -> Vec<Value> {
         all.push(broker.job(operation).await);
     }
     all
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_of_recovery_is_charged_to_its_job_whose_run_is_ended_first() {
-    let scratch = tempfile::tempdir().unwrap();
-    let mut broker = Broker::start(patient(scratch.path())).await;
-    let of = broker.ids("faults", "ok").await;
-    std::fs::create_dir(scratch.path().join("marks")).unwrap();
-    let path = |name: &str| scratch.path().join(name).display().to_string();
-    instance(&broker, &of, "there").await;
-    let parameters = json!({"gate": path("gate"), "lock": path("lock"), "marks": path("marks")});
-    let victim = broker
-        .provision("victim", &of, parameters)
-        .await
-        .operation();
-    let parameters = json!({"when": "bind", "gate": path("gate")});
-    let beside = broker.bind("there", "b", &of, parameters).await.operation();
-    for operation in [&victim, &beside] {
-        broker.job_is(operation, "running").await;
-        eventually("the run is at the gate", || async {
-            let job = broker.job(operation).await;
-            (job["progress"] == "at the gate").then_some(())
-        })
-        .await;
-    }
-    broker.kill();
-    broker.setup.faults = "recovery.action~provision=panic".to_owned();
-    broker.boot().await;
-    eventually("the second attempt is under way", || async {
-        let job = broker.job(&victim).await;
-        (job["attempts"] == 2 && job["state"] == "running").then_some(())
-    })
-    .await;
-    std::fs::write(path("gate"), "").unwrap();
-    broker.succeeded("victim", None, &victim).await;
-    broker.succeeded("there", Some("b"), &beside).await;
-    let job = broker.job(&victim).await;
-    assert_eq!(history(&job).len(), 2, "{job:#}");
-    assert!(is_charged_panic(&history(&job)[0]), "{job:#}");
-    assert!(!std::fs::exists(path("marks/DOUBLE")).unwrap());
-    let job = broker.job(&beside).await;
-    assert_eq!(history(&job).len(), 1, "its run went on: {job:#}");
-    broker.nothing_left().await;
 }
