@@ -18,7 +18,7 @@
 //!
 //! Serialised with serde, a bundle is the snapshot that an instance pins. It carries `bundle: 1`;
 //! readers ignore fields that they do not know and refuse other versions. The snapshot holds
-//! [`DashboardClient::secret`], so it is to be sealed where it is kept.
+//! [`DashboardClient::secret`], so it is to be kept where the broker alone can read it.
 
 use uuid::Uuid;
 

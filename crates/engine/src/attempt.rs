@@ -7,7 +7,7 @@
 //! since nothing may run for a job that has no attempt under way.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_core::attempt::{DisruptionCause, End, Evidence, RunReport, classify};
@@ -24,6 +24,9 @@ use crate::{claims, faults, state_folders};
 
 mod prepare;
 mod run;
+
+/// Tries of a write that meets damage before its driver gives up.
+const HOPELESS_TRIES: u32 = 8;
 
 /// How a driver comes by its attempt.
 #[derive(Clone, Debug)]
@@ -124,7 +127,7 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
                 prepare::Prepared::Ended(outcome) => Step::On(*outcome),
             }
         }
-        Entrance::Adopted => run::watch(shared, claimed, place, &about).await,
+        Entrance::Adopted => run::watch(shared, claimed, place, true, &about).await,
         Entrance::Exited(report) => Step::On(Outcome::report(*report, place.stop.is_cancelled())),
     };
     let Step::On(outcome) = outcome else { return };
@@ -144,8 +147,21 @@ pub(crate) async fn conclude(shared: &Arc<Shared>, fence: Fence, outcome: Outcom
         at: shared.now(),
         chance: shared.options.world.chance(),
     };
-    let written = until_done(shared, "finish", || {
-        shared.options.store.finish_attempt(fence, finish.clone())
+    let finish = Mutex::new(finish);
+    let written = until_done(shared, "finish", || async {
+        let now = finish
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let written = shared.options.store.finish_attempt(fence, now).await;
+        if let Err(StoreError::Damaged(_) | StoreError::Unreadable(_)) = &written {
+            // What the run wrote cannot be put beside what is damaged: the end counts more.
+            finish
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .outputs = None;
+        }
+        written
     });
     match written.await {
         Some(Owned::Mine(job)) => concluded(shared, fence, &job).await,
@@ -174,7 +190,8 @@ async fn concluded(shared: &Arc<Shared>, fence: Fence, job: &Job) {
     }
 }
 
-/// Repeats a write until the store takes it, this process lets go, or trying is pointless.
+/// Repeats a write until the store takes it, this process lets go, or trying is pointless: then
+/// the job has no driver any more, and recovery comes by.
 pub(crate) async fn until_done<T, F>(
     shared: &Arc<Shared>,
     what: &str,
@@ -184,6 +201,7 @@ where
     F: Future<Output = Result<T, StoreError>>,
 {
     let mut pause = Duration::from_millis(50);
+    let mut hopeless = 0;
     loop {
         match write().await {
             Ok(done) => return Some(done),
@@ -191,7 +209,17 @@ where
                 tracing::error!(%error, "{what}: the store refuses it for good");
                 return None;
             }
-            Err(error) => tracing::warn!(%error, "{what}: trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "{what}: trying again");
+                hopeless += u32::from(matches!(
+                    error,
+                    StoreError::Damaged(_) | StoreError::Unreadable(_) | StoreError::Panicked(_)
+                ));
+                if hopeless > HOPELESS_TRIES {
+                    tracing::error!(%error, "{what}: given up for now");
+                    return None;
+                }
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -214,7 +242,7 @@ pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
     let verdict = shared
         .panics
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .unwrap_or_else(PoisonError::into_inner)
         .observe(&location, job.id, shared.now());
     match verdict {
         PanicVerdict::Charge => End::Crashed {

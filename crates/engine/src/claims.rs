@@ -1,8 +1,9 @@
 //! Claims due jobs and gives each a driver.
 //!
 //! A suspect runs alone: when its turn has come nothing else is claimed until all runs here
-//! have ended, then it is claimed by itself. Solo runs take at most half of the time: after
-//! one that lasted `d`, others have `d` before the next.
+//! have ended, then it is claimed by itself. Waiting for it and its run together take at most half
+//! of the time: after they lasted `d`, others have `d` before the next. A suspect for which the
+//! others do not end in time gives way, and has its turn again after that.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a store that did not answer, a start that failed, a disk that is full.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// How long others are kept waiting for a suspect to be alone.
+const SOLO_PATIENCE: Duration = Duration::from_secs(60);
+
 /// How the log and the status name this loop.
 pub(crate) const NAME: &str = "claims";
 
@@ -39,17 +43,21 @@ enum Trouble {
 /// When solo runs may be had.
 #[derive(Debug, Default)]
 struct SoloClock {
-    began: Option<Instant>,
+    /// Since when others are kept waiting for a suspect, or for its run.
+    since: Option<Instant>,
     not_before: Option<Instant>,
 }
 
 impl SoloClock {
-    /// Notes whether a solo run is under way.
-    fn observe(&mut self, solo: bool) {
-        if solo {
-            self.began.get_or_insert_with(Instant::now);
-        } else if let Some(began) = self.began.take() {
-            self.not_before = Some(Instant::now() + began.elapsed());
+    /// Others are kept waiting from now on.
+    fn begin(&mut self) -> Instant {
+        *self.since.get_or_insert_with(Instant::now)
+    }
+
+    /// They are no longer, and have as much time for themselves.
+    fn end(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.not_before = Some(Instant::now() + since.elapsed());
         }
     }
 
@@ -91,10 +99,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// Claims what fits now, and says how long to wait at most before the next look.
 async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, Trouble> {
     let options = &shared.options;
-    let solo_now = shared.drivers.is_solo();
-    clock.observe(solo_now);
+    if shared.drivers.is_solo() {
+        clock.begin();
+        return Ok(LONGEST_PAUSE);
+    }
     // Before the first pass of recovery the runs that are alive are not counted yet.
-    if solo_now || shared.held().is_some() || !shared.recovered.load(Ordering::SeqCst) {
+    if shared.held().is_some() || !shared.recovered.load(Ordering::SeqCst) {
         return Ok(LONGEST_PAUSE);
     }
     if options.executor.disk_low().await {
@@ -103,7 +113,7 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
     let now = shared.now();
     let next = options.store.next_due(now).await?;
     let driving = shared.drivers.count();
-    let solo = next.suspect_first && clock.allows();
+    let solo = wants_solo(shared, clock, &next, driving);
     let free = if solo {
         u32::from(driving == 0)
     } else {
@@ -112,7 +122,8 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
     if free == 0 || !(next.due || solo) {
         return Ok(pause_until(&next, now));
     }
-    let attempts = (0..free).map(|_| AttemptId(options.world.id())).collect();
+    let attempts: Vec<_> = (0..free).map(|_| AttemptId(options.world.id())).collect();
+    let expectation = Drivers::expect(shared, &attempts);
     faults::hit("engine.claim");
     let claimed = options
         .store
@@ -132,6 +143,7 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
     for job in claimed {
         attempt::spawn(shared, job, Entrance::Fresh);
     }
+    drop(expectation);
     // What was due but not claimable (services at their limit) waits for a driver to leave.
     Ok(if none {
         pause_until(&next, now).max(Duration::from_millis(50))
@@ -140,14 +152,25 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
     })
 }
 
+/// Whether the next claim is a suspect's, for which all others have to end first.
+fn wants_solo(shared: &Shared, clock: &mut SoloClock, next: &NextDue, driving: u32) -> bool {
+    // A run that recovery has not dealt with could be company that nobody counts.
+    let turn = next.suspect_first && clock.allows() && shared.settled.load(Ordering::SeqCst);
+    if !turn || (driving > 0 && clock.begin().elapsed() > SOLO_PATIENCE) {
+        clock.end();
+        return false;
+    }
+    true
+}
+
 fn pause_until(next: &NextDue, now: evenkeel_core::time::Timestamp) -> Duration {
     next.next_at.map_or(LONGEST_PAUSE, |at| {
         at.since(now).clamp(Duration::from_millis(1), LONGEST_PAUSE)
     })
 }
 
-/// Whether a place is free for one more driver of recovery: recovery takes over whatever runs,
-/// also beyond the limit.
+/// A place for the driver of a job's attempt, unless it has one. Recovery takes over whatever runs,
+/// also beyond the limit of claims.
 pub(crate) fn enter(
     shared: &Arc<Shared>,
     job: &evenkeel_core::job::Job,

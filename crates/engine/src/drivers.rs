@@ -1,7 +1,7 @@
 //! The attempts that this process drives. A job that is recorded as running here but is not in
 //! this register has lost its driver, and recovery picks it up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default)]
 pub(crate) struct Drivers {
     entries: Mutex<HashMap<AttemptId, Entry>>,
+    /// Attempts that a claim under way may bring: from the commit to the place there is no moment
+    /// at which recovery could take them for lost.
+    expected: Mutex<HashSet<AttemptId>>,
     /// Somebody has left.
     pub(crate) left: Notify,
 }
@@ -39,6 +42,22 @@ impl Drop for Place {
         self.drivers.drivers.entries().remove(&self.attempt);
         self.drivers.drivers.left.notify_waiters();
         self.drivers.wake.notify_one();
+    }
+}
+
+/// Attempts that are about to be claimed.
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    shared: Arc<crate::service::Shared>,
+    attempts: Vec<AttemptId>,
+}
+
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        let mut expected = self.shared.drivers.expected();
+        for attempt in &self.attempts {
+            expected.remove(attempt);
+        }
     }
 }
 
@@ -75,7 +94,24 @@ impl Drivers {
     }
 
     pub(crate) fn has(&self, attempt: AttemptId) -> bool {
-        self.entries().contains_key(&attempt)
+        // In this order: what is expected no longer has its place already.
+        self.expected().contains(&attempt) || self.entries().contains_key(&attempt)
+    }
+
+    /// Announces attempts before they are claimed, for as long as the answer is kept.
+    pub(crate) fn expect(
+        shared: &Arc<crate::service::Shared>,
+        attempts: &[AttemptId],
+    ) -> Expectation {
+        shared.drivers.expected().extend(attempts);
+        Expectation {
+            shared: Arc::clone(shared),
+            attempts: attempts.to_vec(),
+        }
+    }
+
+    fn expected(&self) -> MutexGuard<'_, HashSet<AttemptId>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn count(&self) -> u32 {

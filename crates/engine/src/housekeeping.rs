@@ -1,5 +1,5 @@
-//! What has to happen from time to time: deadlines, signs of life, runs that nobody claims,
-//! retention.
+//! What has to happen from time to time: deadlines and signs of life in one task, and in another,
+//! which may take long, runs that nobody claims and retention.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -9,97 +9,118 @@ use std::time::Duration;
 
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::recovery::{Action, RunFact, plan_unclaimed};
-use evenkeel_core::time::Timestamp;
 use evenkeel_executor::Probe;
 use evenkeel_store::error::StoreError;
-use tokio::time::Instant;
+use tokio::time::timeout;
 
 use crate::guard;
 use crate::service::Shared;
 
-/// Between two rounds.
-const EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at run folders and old rows.
-const SLOW_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at deadlines.
+const DEADLINES_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at run folders.
+const RUNS_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at old rows: each walks over all of them.
+const RETENTION_EVERY: Duration = Duration::from_secs(600);
+/// How long one run that nobody claims may take to be ended.
+const ONE_RUN: Duration = Duration::from_secs(30);
 /// Jobs whose deadline is dealt with in one round.
 const EXPIRE_AT_ONCE: u32 = 1_000;
 /// Old jobs that are removed in one transaction.
 const PURGE_AT_ONCE: u32 = 500;
 
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut slow_at = Instant::now();
+pub(crate) async fn deadlines(shared: Arc<Shared>) {
+    every(&shared, "deadlines", DEADLINES_EVERY, || expire(&shared)).await;
+}
+
+pub(crate) async fn runs(shared: Arc<Shared>) {
+    every(&shared, "unclaimed runs", RUNS_EVERY, || {
+        clear_runs(&shared)
+    })
+    .await;
+}
+
+pub(crate) async fn retention(shared: Arc<Shared>) {
+    every(&shared, "retention", RETENTION_EVERY, || forget(&shared)).await;
+}
+
+/// Does its work, by itself guarded, again and again until the engine ends.
+async fn every<F>(shared: &Shared, name: &'static str, pause: Duration, work: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), StoreError>>,
+{
     while !shared.ending.is_cancelled() {
-        let slow = slow_at <= Instant::now() && shared.recovered.load(Ordering::SeqCst);
-        if slow {
-            slow_at = Instant::now() + SLOW_EVERY;
-        }
-        match guard::catch(AssertUnwindSafe(round(&shared, slow))).await {
-            Ok(Ok(())) => shared.trouble("housekeeping", None),
-            Ok(Err(error)) => shared.trouble("housekeeping", Some(error.to_string())),
+        match guard::catch(AssertUnwindSafe(work())).await {
+            Ok(Ok(())) => shared.trouble(name, None),
+            Ok(Err(error)) => shared.trouble(name, Some(error.to_string())),
             Err(panic) => {
                 tracing::error!(
                     location = panic.location,
                     said = panic.message,
-                    "housekeeping panicked"
+                    "{name} panicked"
                 );
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(pause) => {}
             () = shared.ending.cancelled() => {}
         }
     }
 }
 
-async fn round(shared: &Arc<Shared>, slow: bool) -> Result<(), StoreError> {
+async fn expire(shared: &Shared) -> Result<(), StoreError> {
     let options = &shared.options;
     let now = shared.now();
     options.store.boot_seen(options.boot, now).await?;
     for fence in options.store.expire(now, EXPIRE_AT_ONCE).await? {
         shared.drivers.stop(fence.job);
     }
-    if slow {
-        clear_runs(shared).await;
-        let before = Timestamp(now.0.saturating_sub(millis(options.retention)));
-        while options.store.purge(before, PURGE_AT_ONCE).await? == PURGE_AT_ONCE {}
-        if let Err(error) = options.executor.forget_logs(before).await {
-            tracing::warn!(%error, "old logs could not be removed");
-        }
-    }
     Ok(())
 }
 
-fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+async fn forget(shared: &Shared) -> Result<(), StoreError> {
+    let options = &shared.options;
+    let before = shared.now().minus(options.retention);
+    while options.store.purge(before, PURGE_AT_ONCE).await? == PURGE_AT_ONCE {}
+    if let Err(error) = options.executor.forget_logs(before).await {
+        tracing::warn!(%error, "old logs could not be removed");
+    }
+    Ok(())
 }
 
 /// Ends runs that no job's row claims.
 ///
 /// A run folder is made after its attempt is committed, so that a folder which no row claims,
 /// looked up *after* the folder was seen, belongs to an attempt that has ended.
-async fn clear_runs(shared: &Arc<Shared>) {
-    let executor = &shared.options.executor;
-    let runs = match executor.runs().await {
+async fn clear_runs(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    if !shared.recovered.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let runs = match shared.options.executor.runs().await {
         Ok(runs) => runs,
         Err(error) => {
             tracing::warn!(%error, "the run folders cannot be listed");
-            return;
+            return Ok(());
         }
     };
     for some in runs.chunks(500) {
-        let claimed: HashSet<AttemptId> = match shared.options.store.claimed_attempts(some).await {
-            Ok(claimed) => claimed.into_iter().collect(),
-            Err(error) => {
-                tracing::warn!(%error, "run folders are looked at later");
-                return;
-            }
-        };
+        let claimed: HashSet<AttemptId> = shared
+            .options
+            .store
+            .claimed_attempts(some)
+            .await?
+            .into_iter()
+            .collect();
         for attempt in some.iter().filter(|attempt| !claimed.contains(attempt)) {
-            if let Err(message) = clear_run(shared, *attempt).await {
-                tracing::warn!(%attempt, why = message, "a run that no job claims is left");
-            }
+            let why = match timeout(ONE_RUN, clear_run(shared, *attempt)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(why)) => why,
+                Err(_) => "it takes too long".to_owned(),
+            };
+            tracing::warn!(%attempt, why, "a run that no job claims is left");
         }
     }
+    Ok(())
 }
 
 async fn clear_run(shared: &Arc<Shared>, attempt: AttemptId) -> Result<(), String> {
@@ -117,7 +138,11 @@ async fn clear_run(shared: &Arc<Shared>, attempt: AttemptId) -> Result<(), Strin
             continue;
         }
         match fact {
-            RunFact::Alive => executor.stop(attempt, Duration::ZERO).await.map_err(text)?,
+            RunFact::Alive => {
+                executor.stop(attempt, Duration::ZERO).await.map_err(text)?;
+                // A silent one does not hear; one that is not silent is not touched by this.
+                executor.end_silent(attempt).await.map_err(text)?;
+            }
             RunFact::Lingering => drop(executor.sweep(attempt).await.map_err(text)?),
             RunFact::NeverStarted | RunFact::Exited | RunFact::Vanished | RunFact::Elsewhere => {
                 executor.conclude(attempt).await.map_err(text)?;

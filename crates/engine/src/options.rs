@@ -59,6 +59,8 @@ pub struct Options {
     pub grace: Duration,
     /// Between two looks at jobs without a driver, deadlines and retention.
     pub reconcile_every: Duration,
+    /// How long a hold lasts after the last reason for it.
+    pub hold_quiet: Duration,
     /// What becomes of runs when the broker ends.
     pub on_shutdown: OnShutdown,
     /// How long a drain waits.

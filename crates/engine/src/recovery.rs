@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_core::attempt::{Attempt, End, Exposure, RunReport};
+use evenkeel_core::attempt::{Attempt, End, Exposure, ExposureCause, RunReport};
 use evenkeel_core::ids::BootId;
 use evenkeel_core::job::Job;
 use evenkeel_core::recovery::{
@@ -38,6 +38,9 @@ const ONE_JOB: Duration = Duration::from_secs(30);
 
 /// How the log and the status name this loop.
 pub(crate) const NAME: &str = "recovery";
+
+/// How long after its deadline and its grace a run that cannot be looked at counts as over.
+const ROOT_MARGIN: Duration = Duration::from_secs(60);
 
 /// What is known about boots, read once a pass.
 type Boots = HashMap<BootId, Boot>;
@@ -90,6 +93,7 @@ async fn pass(shared: &Arc<Shared>) -> Result<(), StoreError> {
             break;
         }
     }
+    shared.settled.store(left == 0, Ordering::SeqCst);
     if left == 0 {
         close_boots(shared, &boots).await?;
     }
@@ -205,20 +209,11 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<()
     let Some(attempt) = job.attempt().cloned() else {
         return Ok(());
     };
-    let probe = if attempt.run_root == shared.options.run_root {
-        shared
-            .options
-            .executor
-            .probe(attempt.id)
-            .await
-            .map_err(|error| error.to_string())?
-    } else {
-        return Err(format!(
-            "its run root {} is not this one's",
-            attempt.run_root
-        ));
-    };
-    let (run, report) = fact(probe);
+    if attempt.run_root != shared.options.run_root {
+        return lost_root(shared, job, &attempt).await;
+    }
+    let probe = shared.options.executor.probe(attempt.id).await;
+    let (run, report) = fact(probe.map_err(|error| error.to_string())?);
     let silence = shared.options.executor.silence(attempt.id).await;
     let silence = silence.map_err(|error| error.to_string())?;
     let last_sign = silence.map(|silence| shared.now().minus(silence));
@@ -235,6 +230,27 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<()
     for action in plan(&facts) {
         faults::hit_about("recovery.action", &format!("{} {action:?}", job.action));
         carry_out(shared, job, action, ran, report.clone()).await?;
+    }
+    Ok(())
+}
+
+/// The run is in a root that this broker does not have: deleted, moved, or on the host that a
+/// restored store came from. Nobody here can say that it is gone until its own deadline, which
+/// its shim keeps, has passed; then the job ends.
+async fn lost_root(shared: &Arc<Shared>, job: &Job, attempt: &Attempt) -> Result<(), String> {
+    let over = job.deadline_at.plus(shared.options.grace).plus(ROOT_MARGIN);
+    if shared.now() < over {
+        return Err(format!(
+            "its run is in run root {}, this broker's is {}; it ends at its deadline",
+            attempt.run_root, shared.options.run_root
+        ));
+    }
+    if let Some(fence) = fence_of(job) {
+        let end = End::Exposed(Exposure {
+            cause: ExposureCause::HostLost,
+            exclusive: false,
+        });
+        attempt::conclude(shared, fence, Outcome::of(end, Duration::ZERO)).await;
     }
     Ok(())
 }

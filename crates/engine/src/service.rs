@@ -13,6 +13,7 @@ use evenkeel_core::time::Timestamp;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::NewBoot;
 use tokio::sync::{Notify, broadcast};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +34,14 @@ pub enum StartError {
     Store(#[from] StoreError),
 }
 
+/// No new run starts.
+#[derive(Debug)]
+struct Hold {
+    reason: String,
+    /// When it last was given a reason.
+    since: Instant,
+}
+
 /// What the loops, the drivers and the handle share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -45,11 +54,13 @@ pub(crate) struct Shared {
     /// Names of jobs that have become final.
     pub(crate) finished: broadcast::Sender<JobId>,
     /// No new run starts, for this reason.
-    pub(crate) held: Mutex<Option<String>>,
+    held: Mutex<Option<Hold>>,
     /// What keeps a loop from getting on, by its name.
     troubles: Mutex<BTreeMap<&'static str, String>>,
     pub(crate) panics: Mutex<PanicLedger>,
     pub(crate) recovered: AtomicBool,
+    /// The last pass of recovery left nothing undone.
+    pub(crate) settled: AtomicBool,
     /// No further claims; loops end.
     pub(crate) ending: CancellationToken,
     /// Drivers let go of their runs.
@@ -64,16 +75,23 @@ impl Shared {
         self.options.world.now()
     }
 
+    /// Why no new run starts, if so. A hold ends after a quiet period.
     pub(crate) fn held(&self) -> Option<String> {
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held
+            .as_ref()
+            .is_some_and(|hold| hold.since.elapsed() >= self.options.hold_quiet)
+        {
+            tracing::warn!("held no longer: nothing was wrong for a while");
+            *held = None;
+        }
+        held.as_ref().map(|hold| hold.reason.clone())
     }
 
     pub(crate) fn hold(&self, reason: String) {
         tracing::error!(reason, "held: no new run starts");
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        let since = Instant::now();
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Hold { reason, since });
     }
 
     /// Notes what keeps a loop from getting on, or that nothing does any more. Logged when it is
@@ -205,6 +223,7 @@ impl Service {
             troubles: Mutex::default(),
             panics: Mutex::new(PanicLedger::default()),
             recovered: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             ending: CancellationToken::new(),
             letting_go: CancellationToken::new(),
             stopping_runs: CancellationToken::new(),
@@ -214,7 +233,9 @@ impl Service {
         shared.reload_catalog().await;
         shared.spawn("recovery", recovery::run(Arc::clone(&shared)));
         shared.spawn("claims", claims::run(Arc::clone(&shared)));
-        shared.spawn("housekeeping", housekeeping::run(Arc::clone(&shared)));
+        shared.spawn("deadlines", housekeeping::deadlines(Arc::clone(&shared)));
+        shared.spawn("unclaimed runs", housekeeping::runs(Arc::clone(&shared)));
+        shared.spawn("retention", housekeeping::retention(Arc::clone(&shared)));
         Ok(Self { shared })
     }
 

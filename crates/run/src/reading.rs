@@ -10,6 +10,7 @@ use crate::error::{Context, Result, RunError};
 use crate::files;
 use crate::folder::{EXIT, HEARTBEAT, LAST_PROGRESS, LOCK, RunFolder, SPEC, STARTED};
 use crate::frame::{self, Kind};
+use crate::proc;
 use crate::record::{ExitRecord, LockRecord, StartedRecord};
 use crate::spec::RunSpec;
 
@@ -80,6 +81,14 @@ impl RunFolder {
     /// # Errors
     /// The record cannot be read. A torn one is none: it is about to be written again.
     pub fn heartbeat_age(&self) -> Result<Option<Duration>> {
+        // The clock of the beats began with the host's boot.
+        let boot = match self.lock_record() {
+            Err(RunError::Record { .. }) => None,
+            other => other?.map(|record| record.boot_id),
+        };
+        if boot != proc::boot_id().ok() {
+            return Ok(None);
+        }
         let beat: Option<i64> = match self.read_record(HEARTBEAT, Kind::Heartbeat) {
             Err(RunError::Record { .. }) => None,
             other => other?,

@@ -9,7 +9,7 @@ use super::{ExecutorKind, FormatVersion, Limits, SecretSource};
 const MAX_ENV: usize = 100;
 const MAX_ENV_NAME_BYTES: usize = 255;
 const MAX_ENV_VALUE_BYTES: usize = 32 * 1024;
-const MAX_SECRETS: usize = 100;
+const MAX_SECRETS: usize = 64;
 const MAX_SECRET_NAME_BYTES: usize = 64;
 const MAX_PATH_BYTES: usize = 4095;
 

@@ -14,6 +14,7 @@ use evenkeel_core::request::Outputs;
 use evenkeel_executor::RunSpec;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Claimed, Inputs, Owned};
+use tokio::time::timeout;
 
 use super::{Outcome, Step};
 use crate::catalog::{Pinned, SECRETS};
@@ -21,6 +22,8 @@ use crate::drivers::Place;
 use crate::service::{Shared, run_blocking};
 use crate::state_folders;
 
+/// How long preparing may take: a secret may lie on a disk that does not answer.
+const PREPARE_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of one secret.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
 
@@ -60,7 +63,14 @@ pub(super) async fn prepare(
         Some(Ok(Owned::Lost)) | None => return Step::Leave,
         Some(Err(message)) => return ended(End::Unreadable { message }),
     };
-    match plan_run(shared, claimed, inputs).await {
+    let planned = timeout(PREPARE_LIMIT, plan_run(shared, claimed, inputs));
+    let planned = planned.await.unwrap_or_else(|_| {
+        Err(format!(
+            "not prepared within {} seconds",
+            PREPARE_LIMIT.as_secs()
+        ))
+    });
+    match planned {
         Ok(prepared) => Step::On(prepared),
         Err(message) => ended(End::Failed {
             reason: FailReason::NotPrepared { message },
@@ -178,6 +188,13 @@ fn read_secrets(
     let read = |name: &String, source: &SecretSource| {
         let path: PathBuf = folder.join(&source.file);
         let fail = |what: String| format!("secret {name}: {}: {what}", path.display());
+        // A pipe must not be waited for.
+        let plain = fs::metadata(&path)
+            .map_err(|error| fail(error.to_string()))?
+            .is_file();
+        if !plain {
+            return Err(fail("not a regular file".to_owned()));
+        }
         let file = fs::File::open(&path).map_err(|error| fail(error.to_string()))?;
         let mut bytes = Vec::new();
         file.take(MAX_SECRET_BYTES + 1)

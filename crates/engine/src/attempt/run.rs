@@ -8,7 +8,7 @@ use evenkeel_core::time::Timestamp;
 use evenkeel_executor::{ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
 use evenkeel_store::seam::{Claimed, Owned};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Outcome, Step, drained, until_done};
 use crate::drivers::Place;
@@ -19,6 +19,8 @@ use crate::service::Shared;
 const PROGRESS_BACKLOG: usize = 16;
 /// Between two progress lines that are written down.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// How long a start may take; then a probe decides.
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// Between two tries of an executor that failed.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
@@ -30,14 +32,16 @@ pub(super) async fn start_and_watch(
     spec: RunSpec,
     about: &str,
 ) -> Step<Outcome> {
-    match shared.options.executor.start(spec).await {
-        Ok(handle) => {
+    let start = timeout(START_LIMIT, shared.options.executor.start(spec));
+    let started = match start.await {
+        Ok(Ok(handle)) => {
             faults::hit_about("engine.started", about);
             if let Step::Leave = note_start(shared, claimed, &handle).await {
                 return Step::Leave;
             }
+            true
         }
-        Err(StartError::Refused(message)) => {
+        Ok(Err(StartError::Refused(message))) => {
             let reason = FailReason::NotRunnable { message };
             return Step::On(Outcome::of(
                 End::Failed {
@@ -48,11 +52,16 @@ pub(super) async fn start_and_watch(
             ));
         }
         // It may have started after all: the watch begins with a probe, which is a fence.
-        Err(error) => {
+        Ok(Err(error)) => {
             tracing::warn!(job = %claimed.job.id, %error, "the run could not be started");
+            false
         }
-    }
-    watch(shared, claimed, place, about).await
+        Err(_) => {
+            tracing::warn!(job = %claimed.job.id, "the start of the run takes too long");
+            false
+        }
+    };
+    watch(shared, claimed, place, started, about).await
 }
 
 async fn note_start(shared: &Arc<Shared>, claimed: &Claimed, handle: &Handle) -> Step<()> {
@@ -69,11 +78,13 @@ async fn note_start(shared: &Arc<Shared>, claimed: &Claimed, handle: &Handle) ->
     }
 }
 
-/// Watches a run to its end, passes on progress, and stops it when it is to stop.
+/// Watches a run to its end, passes on progress, and stops it when it is to stop. `started` says
+/// that it is known to have been started.
 pub(super) async fn watch(
     shared: &Arc<Shared>,
     claimed: &Claimed,
     place: &Place,
+    started: bool,
     about: &str,
 ) -> Step<Outcome> {
     let attempt = claimed.fence.attempt;
@@ -82,12 +93,14 @@ pub(super) async fn watch(
     let mut stopping = Stopping::No;
     let mut written = Instant::now().checked_sub(PROGRESS_EVERY);
     let mut pending: Option<String> = None;
+    // When the wish to stop, which could not be passed on, is passed on again.
+    let mut ask_again: Option<Instant> = None;
     faults::hit_about("engine.watch", about);
     let mut watched = executor.watch(attempt, lines.clone());
     loop {
         tokio::select! {
             end = &mut watched => {
-                match settle(shared, claimed, end, &stopping).await {
+                match settle(shared, claimed, end, started, stopping).await {
                     Step::On(Some(outcome)) => {
                         faults::hit_about("engine.ended", about);
                         return Step::On(outcome);
@@ -97,7 +110,7 @@ pub(super) async fn watch(
                 }
             }
             Some(line) = progress.recv() => pending = Some(line),
-            () = next_write(written), if pending.is_some() => {
+            () = at(written.map(|at| at + PROGRESS_EVERY)), if pending.is_some() => {
                 written = Some(Instant::now());
                 if let Some(line) = pending.take() {
                     note_progress(shared, claimed, &line).await;
@@ -105,11 +118,14 @@ pub(super) async fn watch(
             }
             () = place.stop.cancelled(), if stopping == Stopping::No => {
                 stopping = Stopping::Job;
-                ask_to_stop(shared, claimed).await;
+                ask_again = ask_to_stop(shared, claimed).await;
             }
             () = shared.stopping_runs.cancelled(), if stopping == Stopping::No => {
                 stopping = Stopping::Drain;
-                ask_to_stop(shared, claimed).await;
+                ask_again = ask_to_stop(shared, claimed).await;
+            }
+            () = at(ask_again), if ask_again.is_some() => {
+                ask_again = ask_to_stop(shared, claimed).await;
             }
             () = shared.letting_go.cancelled() => return Step::Leave,
         }
@@ -124,9 +140,10 @@ enum Stopping {
     Drain,
 }
 
-async fn next_write(written: Option<Instant>) {
-    if let Some(at) = written {
-        tokio::time::sleep_until(at + PROGRESS_EVERY).await;
+/// Waits for an instant; there is nothing to wait for without one.
+async fn at(instant: Option<Instant>) {
+    if let Some(instant) = instant {
+        tokio::time::sleep_until(instant).await;
     }
 }
 
@@ -142,15 +159,16 @@ async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: &str) {
     }
 }
 
-async fn ask_to_stop(shared: &Arc<Shared>, claimed: &Claimed) {
+/// Passes on the wish to stop; says when to try again if that failed.
+async fn ask_to_stop(shared: &Arc<Shared>, claimed: &Claimed) -> Option<Instant> {
     let options = &shared.options;
-    if let Err(error) = options
+    let asked = options
         .executor
         .stop(claimed.fence.attempt, options.grace)
-        .await
-    {
-        tracing::warn!(job = %claimed.job.id, %error, "the run could not be asked to stop");
-    }
+        .await;
+    let error = asked.err()?;
+    tracing::warn!(job = %claimed.job.id, %error, "the run could not be asked to stop yet");
+    Some(Instant::now() + RETRY_EVERY)
 }
 
 /// What the end of a watch means; `None` if the run has to be watched again.
@@ -158,12 +176,21 @@ async fn settle(
     shared: &Arc<Shared>,
     claimed: &Claimed,
     end: Result<WatchEnd, ExecutorError>,
-    stopping: &Stopping,
+    started: bool,
+    stopping: Stopping,
 ) -> Step<Option<Outcome>> {
     let attempt = claimed.fence.attempt;
     let executor = &shared.options.executor;
     match end {
-        Ok(WatchEnd::Exited(report)) => Step::On(Some(reported(*report, *stopping))),
+        Ok(WatchEnd::Exited(report)) => Step::On(Some(reported(*report, stopping))),
+        // Its folder was taken away under it: what it was told of must not be believed.
+        Ok(WatchEnd::NeverStarted) if started => match executor.sweep(attempt).await {
+            Ok(true) => {
+                let ran = lived(shared, claimed);
+                Step::On(Some(Outcome::of(End::Crashed { evidence: None }, ran)))
+            }
+            Ok(false) | Err(_) => pause(shared).await,
+        },
         Ok(WatchEnd::NeverStarted) => {
             let end = End::Disrupted {
                 cause: DisruptionCause::NeverStarted,
@@ -238,7 +265,11 @@ pub(super) async fn end_and_prove_gone(shared: &Arc<Shared>, claimed: &Claimed) 
             Ok(Probe::NeverStarted) => return Step::On(Duration::ZERO),
             Ok(Probe::Vanished) => return Step::On(lived(shared, claimed)),
             Ok(Probe::Exited(report)) => return Step::On(report.ran()),
-            Ok(Probe::Alive) => executor.stop(attempt, Duration::ZERO).await,
+            // A silent shim does not hear; one that is not silent is not touched by the second.
+            Ok(Probe::Alive) => match executor.stop(attempt, Duration::ZERO).await {
+                Ok(()) => executor.end_silent(attempt).await,
+                failed => failed,
+            },
             Ok(Probe::Lingering) => executor.sweep(attempt).await.map(|_| ()),
             Err(error) => Err(error),
         };

@@ -138,7 +138,12 @@ pub(super) fn keep(
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            let mode = if entry.executable { 0o555 } else { 0o444 };
+            // bundle.yml may hold the secret of a dashboard client, and no action needs it.
+            let mode = match (entry.path.as_str(), entry.executable) {
+                ("bundle.yml", _) => 0o400,
+                (_, true) => 0o555,
+                (_, false) => 0o444,
+            };
             write_new(&path, mode, &entry.bytes)?;
         }
         seal_folders(&draft)?;

@@ -141,6 +141,10 @@ pub(crate) async fn update(
     }
     order.check_async()?;
     parameters::check(plan, Action::Update, &wish.parameters)?;
+    // What was merged would be merged with parameters that are about to change.
+    if let Verdict::Busy(job, action) = verdict {
+        return Err(Refusal::Busy { job, action });
+    }
     place(shared, order, None).await
 }
 

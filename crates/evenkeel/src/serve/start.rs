@@ -132,6 +132,7 @@ async fn open(
         sync_limit: config.osb.sync_limit.get(),
         grace: config.process.grace.get(),
         reconcile_every: RECONCILE,
+        hold_quiet: config.recovery.hold_quiet.get(),
         on_shutdown,
         drain_limit: config.drain_limit.get(),
     })

@@ -9,6 +9,8 @@ use evenkeel_run::{DEFAULT_LOG_MAX_BYTES, DEFAULT_OUTPUT_MAX_BYTES, Limits, RunF
 use super::ProcessOptions;
 use crate::executor::RunSpec;
 
+/// Processes of a run whose bundle sets no limit: a fork bomb must not take the host's.
+const DEFAULT_PROCESSES: u64 = 1_024;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const DEFAULT_LANG: &str = "C.UTF-8";
 
@@ -33,7 +35,7 @@ pub(super) fn for_folder(folder: &RunFolder, spec: RunSpec, options: &ProcessOpt
                 .map(|time| time.as_millis().div_ceil(1000).max(1))
                 .map(saturate),
             open_files: limits.open_files,
-            processes: limits.processes,
+            processes: Some(limits.processes.unwrap_or(DEFAULT_PROCESSES)),
             disk_bytes: limits.disk,
         },
         timeout_ms: millis(spec.timeout),

@@ -106,6 +106,7 @@ impl Broker {
             sync_limit: Duration::from_secs(20),
             grace: Duration::from_secs(1),
             reconcile_every: Duration::from_secs(1),
+            hold_quiet: Duration::from_secs(600),
             on_shutdown: OnShutdown::Detach,
             drain_limit: Duration::from_secs(1),
         };
