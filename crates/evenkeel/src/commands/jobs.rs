@@ -242,12 +242,12 @@ fn remark(job: &JobSummary) -> String {
     if job.suspect {
         words.push("suspect");
     }
-    let said = if job.state.is_final() {
-        job.reason.as_deref()
-    } else {
-        job.reason.as_deref().or(job.progress.as_deref())
+    let said = match &job.progress {
+        // That it is under way says its state.
+        Some(progress) if job.state == JobState::Running => Some(progress),
+        Some(_) | None => job.reason.as_ref(),
     };
-    words.extend(said);
+    words.extend(said.map(String::as_str));
     words.join("; ")
 }
 
