@@ -224,8 +224,11 @@ impl Cluster {
             escaped(&login.password)
         );
         let path = self.dir.path().join(format!("pgpass-{name}"));
-        fs::write(&path, line).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        // Renamed into place: another psql may be about to read it.
+        let beside = path.with_extension("new");
+        fs::write(&beside, line).unwrap();
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(beside, &path).unwrap();
         path
     }
 

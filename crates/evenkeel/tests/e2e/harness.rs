@@ -94,6 +94,16 @@ impl Broker {
         broker
     }
 
+    /// Starts a broker with a fault bundle whose actions may take five minutes, as at a gate.
+    pub(crate) async fn patient(toml: &str) -> Self {
+        let mut broker = Self::new(Setup::default().with_toml(toml));
+        let bundle = broker.dir.path().join("bundles/faults");
+        crate::stage::copy_faults(&bundle, "5m");
+        broker.setup.bundles = vec![bundle];
+        broker.boot().await;
+        broker
+    }
+
     /// A folder for a broker that is yet to be started.
     pub(crate) fn new(setup: Setup) -> Self {
         let dir = tempfile::Builder::new()

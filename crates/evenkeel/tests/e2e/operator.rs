@@ -7,7 +7,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Broker, Setup};
+use crate::harness::Broker;
 
 /// Ends of jobs that need no patience: one crash is enough for quarantine.
 pub(crate) const ONE_CRASH: &str =
@@ -59,7 +59,7 @@ pub(crate) fn fails(broker: &Broker, arguments: &[&str], code: i32, word: &str) 
 }
 
 pub(crate) async fn start(toml: &str) -> Broker {
-    Broker::start(Setup::faults_bundle().with_toml(toml)).await
+    Broker::patient(toml).await
 }
 
 /// Orders an instance; gives its job, which is under way.

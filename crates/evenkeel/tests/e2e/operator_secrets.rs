@@ -159,8 +159,7 @@ async fn ordered(broker: &Broker, id: &str, plan: &str) -> String {
 #[tokio::test]
 async fn what_a_platform_entrusts_is_kept_and_forgotten_however_the_run_ends() {
     let recovery = "[recovery]\ncrash_limit = 1\nbackoff_min = \"20ms\"\nbackoff_max = \"200ms\"";
-    let setup = Setup::faults_bundle().with_toml(recovery);
-    let mut broker = Broker::start(setup).await;
+    let mut broker = Broker::patient(recovery).await;
     let mut jobs = Vec::new();
     for plan in ["ok", "exit1-message", "abort", "output-broken", "hang"] {
         jobs.push(ordered(&broker, plan, plan).await);

@@ -8,15 +8,8 @@ use std::path::{Path, PathBuf};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Broker, Setup, root};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-    }
-}
+use crate::harness::{Broker, Setup};
+use crate::stage::copy_faults;
 
 /// A bundle of one plan without parameters; each action is a line of shell.
 fn bundle(folder: &Path, actions: &[(&str, &str)]) -> PathBuf {
@@ -52,7 +45,7 @@ async fn with_small(actions: impl FnOnce(&Path) -> Vec<(&'static str, String)>) 
 async fn what_has_left_the_catalog_is_finished_used_and_deleted_all_the_same() {
     let mut broker = Broker::new(Setup::default());
     let folder = broker.dir.path().join("bundles/faults");
-    copy(&root().join("tests/bundles/faults"), &folder);
+    copy_faults(&folder, "5m");
     broker.setup.bundles = vec![folder.clone()];
     broker.boot().await;
     let ok = broker.ids("faults", "ok").await;
@@ -109,7 +102,7 @@ async fn for_user(broker: &Broker, of: &(String, String), identity: &str) -> (u1
 
 #[tokio::test]
 async fn who_repeats_an_order_for_another_user_gets_the_same_answer() {
-    let broker = Broker::start(Setup::faults_bundle()).await;
+    let broker = Broker::patient("").await;
     let ok = broker.ids("faults", "ok").await;
     // {"user": "a"} and {"user": "b"}
     let (a, b) = ("test eyJ1c2VyIjogImEifQ==", "test eyJ1c2VyIjogImIifQ==");
@@ -180,7 +173,7 @@ async fn deleted_for(broker: &Broker, of: &(String, String)) -> String {
 
 #[tokio::test]
 async fn a_bind_or_unbind_that_failed_can_be_asked_for_again() {
-    let broker = Broker::start(Setup::faults_bundle()).await;
+    let broker = Broker::patient("").await;
     let failing = broker.ids("faults", "exit1-message").await;
     for (id, when) in [("one", "bind"), ("two", "unbind")] {
         let asked = broker.provision(id, &failing, json!({"when": when})).await;
@@ -250,7 +243,7 @@ async fn a_binding_without_an_action_gets_the_credentials_of_provision_and_none_
 
 #[tokio::test]
 async fn a_delete_never_runs_beside_the_update_that_it_comes_after() {
-    let broker = Broker::start(Setup::faults_bundle()).await;
+    let broker = Broker::patient("").await;
     let ok = broker.ids("faults", "ok").await;
     let marks = broker.dir.path().join("marks");
     fs::create_dir(&marks).unwrap();

@@ -20,7 +20,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let broker = Broker::start(Setup::faults_bundle()).await;
+        let broker = Broker::patient("").await;
         let ok = broker.ids("faults", "ok").await;
         let (gate, marks) = (
             broker.dir.path().join("gate"),
