@@ -240,13 +240,6 @@ impl Broker {
         .await
     }
 
-    /// Whether `/readyz` says 200 now.
-    pub(crate) async fn is_ready(&self) -> bool {
-        let Ok(url) = fs::read_to_string(self.data().join("admin-url")) else { return false };
-        let ready = self.http.get(format!("{}/readyz", url.trim())).send().await;
-        ready.is_ok_and(|answer| answer.status() == 200)
-    }
-
     /// Ends the broker as a power cut would, its runs not.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the broker runs");

@@ -135,7 +135,10 @@ async fn jobs_are_listed_for_people_and_for_programs() {
         ids(&["--state", "failed,succeeded"]),
         [bad.clone(), good.clone()]
     );
-    assert_eq!(ids(&["--instance", "worse"]), [crashed.clone()]);
+    assert_eq!(
+        ids(&["--instance", "worse"]),
+        std::slice::from_ref(&crashed)
+    );
     assert_eq!(ids(&["--service", "faults"]).len(), 3);
     assert_eq!(ids(&["--service", "other"]), Vec::<String>::new());
     assert_eq!(ids(&["--before", &bad]), [good]);
