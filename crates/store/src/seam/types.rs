@@ -299,6 +299,8 @@ pub struct InstanceView {
     pub maintenance_version: Option<String>,
     /// What provision (and update) wrote; without `data`.
     pub outputs: Outputs,
+    /// What is wrong with a part that could not be read, and is empty here.
+    pub damage: Option<String>,
     /// Jobs under way for the instance itself.
     pub active: Vec<ActiveJob>,
     /// When it was ordered.
@@ -326,6 +328,8 @@ pub struct BindingView {
     pub context: Object,
     /// What bind wrote; without `data`.
     pub outputs: Outputs,
+    /// What is wrong with a part that could not be read, and is empty here.
+    pub damage: Option<String>,
     /// Jobs under way for it.
     pub active: Vec<ActiveJob>,
     /// When it was ordered.
@@ -447,6 +451,8 @@ pub enum RunningRow {
     Sound(Box<Job>),
     /// Its header cannot be read; what could be is here.
     Unreadable {
+        /// The attempt that it names, whose run may live: it is to be ended first.
+        attempt: Option<AttemptId>,
         /// The job's name, as text.
         job: String,
         /// What is wrong.

@@ -63,7 +63,7 @@ pub(super) fn expire(db: &Db<'_>, now: Timestamp, limit: u32) -> Result<Vec<Fenc
             Ok(Some(known)) => known,
             Ok(None) => continue,
             Err(StoreError::Unreadable(message)) => {
-                recover::set_aside(db, &id, &message, now)?;
+                recover::set_aside_waiting(db, &id, &message, now)?;
                 continue;
             }
             Err(other) => return Err(other),

@@ -44,12 +44,43 @@ pub(super) fn running(
             Ok(Some(job)) => rows.push(RunningRow::Sound(Box::new(job))),
             Ok(None) => {}
             Err(StoreError::Unreadable(message)) => {
-                rows.push(RunningRow::Unreadable { job: id, message })
+                let attempt = attempt_of(db, &id)?;
+                rows.push(RunningRow::Unreadable {
+                    job: id,
+                    attempt,
+                    message,
+                });
             }
             Err(other) => return Err(other),
         }
     }
     Ok(rows)
+}
+
+/// The attempt that a row names, as far as it can be read.
+fn attempt_of(db: &Db<'_>, id: &str) -> Result<Option<AttemptId>, StoreError> {
+    let named: Option<String> = db
+        .value(
+            "SELECT CAST(attempt_id AS TEXT) FROM jobs WHERE id = ?1",
+            [id],
+        )?
+        .flatten();
+    Ok(named.and_then(|named| named.parse().ok()))
+}
+
+/// Quarantines a row that cannot be read and names no attempt; says whether it did. The run of one
+/// that does has to be ended first: that is for recovery.
+pub(super) fn set_aside_waiting(
+    db: &Db<'_>,
+    id: &str,
+    message: &str,
+    at: Timestamp,
+) -> Result<bool, StoreError> {
+    let waits = attempt_of(db, id)?.is_none();
+    if waits {
+        set_aside(db, id, message, at)?;
+    }
+    Ok(waits)
 }
 
 /// Quarantines a row by its id as text, touching no column that it does not have to. Nothing

@@ -232,8 +232,8 @@ fn end_jobs_of_bindings(
 }
 
 /// Asks a job that is not final to stop, by a decision taken here and not by its owner. A header
-/// that cannot be read stands in nobody's way: it is set aside. Gives the job if its run is to
-/// be told.
+/// that cannot be read stands in nobody's way: it is set aside, by recovery if it may have a run.
+/// Gives the job if its run is to be told.
 pub(crate) fn stop(
     db: &Db<'_>,
     id: JobId,
@@ -243,7 +243,15 @@ pub(crate) fn stop(
     let found = match job::load(db, id) {
         Ok(found) => found,
         Err(StoreError::Unreadable(message)) => {
-            recover::set_aside(db, &id.to_string(), &message, at)?;
+            let id = id.to_string();
+            if !recover::set_aside_waiting(db, &id, &message, at)?
+                && let StopReason::Superseded { job: by } = reason
+            {
+                db.execute(
+                    "UPDATE jobs SET superseded_by = ?2 WHERE id = ?1",
+                    params![id, by.to_string()],
+                )?;
+            }
             None
         }
         Err(other) => return Err(other),

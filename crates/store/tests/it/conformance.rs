@@ -81,6 +81,7 @@ macro_rules! conformance {
                 a_retry_is_refused_where_it_makes_no_sense,
                 a_discarded_provision_is_registered_as_a_leak,
                 suspicion_is_lifted_by_hand,
+                suspicion_lifted_by_way_of_an_older_job_frees_the_one_that_waits,
                 a_condemned_run_is_to_stop,
                 counts_count,
                 lists_are_filtered_and_paged,

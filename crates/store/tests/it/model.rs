@@ -35,19 +35,20 @@ enum Call {
 
 fn call() -> impl Strategy<Value = Call> {
     let action = prop::sample::select(Action::ALL.to_vec());
+    let adopt = (any::<bool>(), any::<bool>())
+        .prop_map(|(exposed, exclusive)| Call::Adopt { exposed, exclusive });
     prop_oneof![
-        6 => action.prop_map(Call::Submit),
-        6 => any::<bool>().prop_map(|solo| Call::Claim { solo }),
-        6 => (0..8_usize).prop_map(Call::Finish),
-        1 => Just(Call::StaleFinish),
-        2 => (any::<bool>(), any::<bool>())
-            .prop_map(|(exposed, exclusive)| Call::Adopt { exposed, exclusive }),
-        1 => (any::<usize>(), any::<bool>()).prop_map(|(at, operator)| Call::Stop(at, operator)),
+        12 => action.prop_map(Call::Submit),
+        16 => any::<bool>().prop_map(|solo| Call::Claim { solo }),
+        10 => (0..8_usize).prop_map(Call::Finish),
+        6 => Just(Call::StaleFinish),
+        8 => adopt,
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(at, operator)| Call::Stop(at, operator)),
         1 => (0..200_000_u64).prop_map(Call::Expire),
-        1 => any::<usize>().prop_map(Call::Clear),
-        2 => any::<usize>().prop_map(Call::Retry),
+        2 => any::<usize>().prop_map(Call::Clear),
+        4 => any::<usize>().prop_map(Call::Retry),
         1 => any::<usize>().prop_map(Call::SetAside),
-        4 => (1..700_u64).prop_map(Call::Pass),
+        12 => (1..700_u64).prop_map(Call::Pass),
     ]
 }
 
@@ -465,7 +466,7 @@ proptest! {
 
     #[test]
     fn the_store_holds_what_the_pure_functions_say(
-        calls in prop::collection::vec(call(), 1..60)
+        calls in prop::collection::vec(call(), 20..80)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()

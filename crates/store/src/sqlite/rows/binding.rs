@@ -8,7 +8,7 @@ use evenkeel_core::time::Timestamp;
 use rusqlite::params;
 
 use super::super::db::{Columns, Db};
-use super::instance::sealed;
+use super::instance::{or_damage, sealed};
 use super::job::{self, Of};
 use crate::error::StoreError;
 use crate::seam::{BindingView, Submission};
@@ -123,15 +123,20 @@ pub(crate) fn view(db: &Db<'_>, uid: &str) -> Result<Option<BindingView>, StoreE
         [uid],
         |row| {
             let mut c = Columns::new(row);
+            let mut damage = None;
             Ok(BindingView {
                 uid: c.parse()?,
                 id: c.parse()?,
                 instance: c.parse()?,
                 status: c.word::<Status>()?,
-                parameters: sealed(db, TABLE, uid, "parameters", &mut c)?,
-                bind_resource: sealed(db, TABLE, uid, "bind_resource", &mut c)?,
-                context: sealed(db, TABLE, uid, "context", &mut c)?,
-                outputs: sealed(db, TABLE, uid, "outputs", &mut c)?,
+                parameters: or_damage(sealed(db, TABLE, uid, "parameters", &mut c), &mut damage)?,
+                bind_resource: or_damage(
+                    sealed(db, TABLE, uid, "bind_resource", &mut c),
+                    &mut damage,
+                )?,
+                context: or_damage(sealed(db, TABLE, uid, "context", &mut c), &mut damage)?,
+                outputs: or_damage(sealed(db, TABLE, uid, "outputs", &mut c), &mut damage)?,
+                damage,
                 active,
                 created_at: Timestamp(c.take()?),
                 deleted_at: c.take::<Option<i64>>()?.map(Timestamp),

@@ -3,7 +3,7 @@
 use evenkeel_core::admit::InstanceStanding;
 use evenkeel_core::ids::{BundleDigest, InstanceId, InstanceUid, Platform};
 use evenkeel_core::instance::Status;
-use evenkeel_core::request::{JobBody, Outputs};
+use evenkeel_core::request::JobBody;
 use evenkeel_core::time::Timestamp;
 use rusqlite::params;
 
@@ -120,6 +120,7 @@ pub(crate) fn view(db: &Db<'_>, id: &InstanceId) -> Result<Option<InstanceView>,
         [&uid],
         |row| {
             let mut c = Columns::new(row);
+            let mut damage = None;
             Ok(InstanceView {
                 uid: c.parse()?,
                 id: c.parse()?,
@@ -128,18 +129,33 @@ pub(crate) fn view(db: &Db<'_>, id: &InstanceId) -> Result<Option<InstanceView>,
                 plan: c.parse()?,
                 bundle: c.parse()?,
                 status: c.word::<Status>()?,
-                parameters: sealed(db, TABLE, &uid, "parameters", &mut c)?,
-                context: sealed(db, TABLE, &uid, "context", &mut c)?,
+                parameters: or_damage(sealed(db, TABLE, &uid, "parameters", &mut c), &mut damage)?,
+                context: or_damage(sealed(db, TABLE, &uid, "context", &mut c), &mut damage)?,
                 organization_guid: c.take()?,
                 space_guid: c.take()?,
                 maintenance_version: c.take()?,
-                outputs: sealed::<Outputs>(db, TABLE, &uid, "outputs", &mut c)?,
+                outputs: or_damage(sealed(db, TABLE, &uid, "outputs", &mut c), &mut damage)?,
+                damage,
                 active,
                 created_at: Timestamp(c.take()?),
                 deleted_at: c.take::<Option<i64>>()?.map(Timestamp),
             })
         },
     )
+}
+
+/// A part that cannot be read is empty and told: a delete must do without it.
+pub(super) fn or_damage<T: Default>(
+    part: Result<T, StoreError>,
+    damage: &mut Option<String>,
+) -> Result<T, StoreError> {
+    match part {
+        Err(StoreError::Damaged(what) | StoreError::Unreadable(what)) => {
+            damage.get_or_insert(what);
+            Ok(T::default())
+        }
+        other => other,
+    }
 }
 
 /// The next column, sealed; empty is the default.

@@ -209,6 +209,28 @@ pub(crate) async fn suspicion_is_lifted_by_hand(w: World) {
     assert_eq!(unknown.unwrap(), Marked::Unknown);
 }
 
+pub(crate) async fn suspicion_lifted_by_way_of_an_older_job_frees_the_one_that_waits(w: World) {
+    let old = w.provision("i");
+    w.accept(&old).await;
+    for end in [
+        End::Exposed(exposure(false)),
+        End::Exposed(exposure(false)),
+        failed(),
+    ] {
+        w.pass(LATER);
+        let mut wish = w.wish(1);
+        wish.solo = true;
+        let claimed = w.store.claim_due(wish).await.unwrap().remove(0);
+        w.end(claimed.fence, end).await;
+    }
+    let waiting = w.again(&old);
+    assert!(w.accept(&waiting).await.budget.suspect, "inherited");
+    assert!(w.claim(1).await.is_empty());
+    let cleared = w.store.clear_suspicion(old.job, BY, w.now()).await;
+    assert_eq!(cleared.unwrap(), Marked::Done);
+    assert_eq!(w.claim_one().await.job.id, waiting.job);
+}
+
 pub(crate) async fn a_condemned_run_is_to_stop(w: World) {
     w.accept(&w.provision("i")).await;
     let mut owned = w.claim_one().await;
@@ -317,6 +339,10 @@ pub(crate) async fn retention_keeps_what_may_still_be_asked_for(w: World) {
     let open = w.provision("open");
     quarantined(&w, &open).await;
     w.pass(LATER);
+    // Not the latest of its target: kept for its own sake.
+    let delete = w.deprovision("open", &[]);
+    w.run(&delete, failed()).await;
+    w.pass(LATER);
     let early = w.store.purge(alive.at, 100).await.unwrap();
     assert!(early <= 2, "{early}: only what ended before");
     let long_after = w.now().plus(Duration::from_secs(30 * 86_400));
@@ -338,7 +364,11 @@ pub(crate) async fn retention_keeps_what_may_still_be_asked_for(w: World) {
     // I13: nobody has dealt with it.
     let kept = w.store.job(open.job).await.unwrap().unwrap();
     assert!(!kept.audit.is_empty() && kept.attempts.len() == 3);
-    assert!(matches!(retry(&w, open.job).await, Retried::Queued(_)));
+    assert!(w.store.job(delete.job).await.unwrap().is_some());
+    let discarded = w.store.discard(open.job, BY, w.now()).await;
+    assert_eq!(discarded.unwrap(), Marked::Done);
+    assert_eq!(w.store.purge(long_after, 100).await.unwrap(), 1);
+    assert!(w.store.job(open.job).await.unwrap().is_none());
 }
 
 /// I10.
