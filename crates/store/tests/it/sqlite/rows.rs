@@ -153,7 +153,7 @@ async fn a_row_that_cannot_be_read_is_told_set_aside_and_delays_nobody() {
         let rows = world.store.running(None, 10).await.unwrap();
         assert_eq!(rows.len(), 2, "{set}");
         let told = rows.iter().any(|row| {
-            matches!(row, RunningRow::Unreadable { job, message } if *job == spoilt && !message.is_empty())
+            matches!(row, RunningRow::Unreadable { job, message, .. } if *job == spoilt && !message.is_empty())
         });
         assert!(told, "{set}: {rows:?}");
         let list = JobFilter {
@@ -273,4 +273,48 @@ async fn a_gone_instance_leaves_no_sealed_byte() {
         count("SELECT count(*) FROM instances WHERE outputs IS NOT NULL OR data IS NOT NULL"),
         0
     );
+}
+
+#[tokio::test]
+async fn a_part_that_was_damaged_is_told_and_the_rest_is_shown() {
+    let (folder, world) = fresh();
+    let order = world.provision("i");
+    world.run(&order, End::Succeeded).await;
+    let view = || world.store.instance(&order.instance);
+    assert_eq!(view().await.unwrap().unwrap().damage, None);
+    stranger(folder.path())
+        .execute("UPDATE instances SET parameters = randomblob(100)", [])
+        .unwrap();
+    let seen = view().await.unwrap().unwrap();
+    assert!(seen.damage.unwrap().contains("parameters"));
+    assert!(seen.parameters.is_empty());
+    assert!(seen.outputs.credentials.is_some());
+    // A delete can do without.
+    world
+        .run(&world.deprovision("i", &[]), End::Succeeded)
+        .await;
+}
+
+/// The run of a row that names an attempt may live: it is left to recovery, and in nobody's way.
+#[tokio::test]
+async fn a_running_row_that_cannot_be_read_is_left_to_recovery_and_a_delete_goes_behind_it() {
+    let (folder, world) = fresh();
+    let spoilt = spoil(folder.path(), &world, "retry_of = '?'").await;
+    let delete = world.deprovision("spoilt", &[]);
+    world.accept(&delete).await;
+    let late = delete.deadline_at.plus(crate::world::LATER);
+    assert!(world.store.expire(late, 1).await.unwrap().is_empty());
+    assert!(world.claim(1).await.is_empty(), "its run may live");
+    let rows = world.store.running(None, 10).await.unwrap();
+    let [RunningRow::Unreadable { job, attempt, .. }] = &rows[..] else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(*job, spoilt);
+    assert!(attempt.is_some(), "whose run is to be ended first");
+    world
+        .store
+        .set_aside(&spoilt, "spoilt", world.now())
+        .await
+        .unwrap();
+    assert_eq!(world.claim_one().await.job.id, delete.job);
 }
