@@ -23,7 +23,7 @@ use crate::service::Shared;
 use crate::{claims, faults, state_folders};
 
 mod prepare;
-mod run;
+pub(crate) mod run;
 
 /// Tries of a write that meets damage before its driver gives up.
 const HOPELESS_TRIES: u32 = 8;
@@ -108,7 +108,7 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
         // Condemned by what it did to its last owner: its record may be what kills its reader,
         // so it is not read.
         Entrance::Adopted | Entrance::Exited(_) if spent => {
-            match run::end_and_prove_gone(shared, claimed).await {
+            match run::end_and_prove_gone(shared, fence.attempt, run::claimed_at(claimed)).await {
                 Step::On(ran) => Step::On(Outcome::of(End::Stopped, ran)),
                 Step::Leave => Step::Leave,
             }
@@ -260,7 +260,8 @@ pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
 /// Closes an attempt whose driving went wrong. Its run, if there is one, is ended and proven gone
 /// first.
 async fn close(shared: &Arc<Shared>, claimed: &Claimed, end: End) {
-    if let Step::On(ran) = run::end_and_prove_gone(shared, claimed).await {
+    let gone = run::end_and_prove_gone(shared, claimed.fence.attempt, run::claimed_at(claimed));
+    if let Step::On(ran) = gone.await {
         conclude(shared, claimed.fence, Outcome::of(end, ran)).await;
     }
 }

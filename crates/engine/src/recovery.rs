@@ -24,7 +24,7 @@ use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Adoption, Boot, Claimed, Fence, Owned, RunningRow};
 use tokio::time::timeout;
 
-use crate::attempt::{self, Entrance, Outcome};
+use crate::attempt::{self, Entrance, Outcome, Step};
 use crate::faults;
 use crate::guard::{self, Caught};
 use crate::service::Shared;
@@ -196,7 +196,22 @@ async fn panicked(shared: &Arc<Shared>, boots: &Boots, job: &Job, panic: Caught)
 async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<(), String> {
     let job = match row {
         RunningRow::Sound(job) => job,
-        RunningRow::Unreadable { job, message } => {
+        RunningRow::Unreadable {
+            job,
+            attempt,
+            message,
+        } => {
+            if let Some(attempt) = attempt {
+                // A driver that still has it gives up when it cannot write its end.
+                if shared.drivers.has(*attempt) {
+                    return Ok(());
+                }
+                // Whoever waits for the job may start when it is final: its run has to be over.
+                let gone = attempt::run::end_and_prove_gone(shared, *attempt, shared.now());
+                if let Step::Leave = gone.await {
+                    return Ok(());
+                }
+            }
             for action in plan_unreadable() {
                 if action == Action::SetAside {
                     let set = shared.options.store.set_aside(job, message, shared.now());

@@ -17,6 +17,7 @@ use evenkeel_core::ids::{
 };
 use evenkeel_core::job::{Job, State, StopReason};
 use evenkeel_core::request::{BindingInput, InstanceInput, JobBody, Named, Object, PlanInput};
+use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{CascadeUnbind, InstanceView, Standing, Submission, Submitted};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -323,6 +324,14 @@ async fn live(
 }
 
 impl Live {
+    /// Only a delete can do without what is damaged.
+    fn undamaged(self) -> Result<Self, Refusal> {
+        match &self.view.damage {
+            None => Ok(self),
+            Some(damage) => Err(StoreError::Damaged(damage.clone()).into()),
+        }
+    }
+
     /// The order of an action for this instance as it is, on the content that it is pinned to.
     fn order<'a>(
         &'a self,

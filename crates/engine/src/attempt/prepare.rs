@@ -13,7 +13,7 @@ use evenkeel_core::bundle::SecretSource;
 use evenkeel_core::request::Outputs;
 use evenkeel_executor::RunSpec;
 use evenkeel_store::error::StoreError;
-use evenkeel_store::seam::{Claimed, Inputs, Owned};
+use evenkeel_store::seam::{Claimed, Inputs, InstanceView, Owned};
 use tokio::time::timeout;
 
 use super::{Outcome, Step};
@@ -145,9 +145,13 @@ async fn without_action(
             .instance(&id)
             .await
             .map_err(|error| error.to_string())?;
-        let provided = instance
-            .map(|instance| instance.outputs)
-            .unwrap_or_default();
+        let provided = match instance {
+            Some(InstanceView {
+                damage: Some(damage),
+                ..
+            }) => return Err(damage),
+            known => known.map(|known| known.outputs).unwrap_or_default(),
+        };
         outcome.outputs = Some(Outputs {
             credentials: provided.credentials,
             endpoints: provided.endpoints,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::attempt::{DisruptionCause, End, FailReason, RunReport};
+use evenkeel_core::ids::AttemptId;
 use evenkeel_core::time::Timestamp;
 use evenkeel_executor::{ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
 use evenkeel_store::seam::{Claimed, Owned};
@@ -247,23 +248,27 @@ fn reported(report: RunReport, stopping: Stopping) -> Outcome {
 }
 
 /// How long a run that left no record can have lived: since its claim.
-fn lived(shared: &Arc<Shared>, claimed: &Claimed) -> Duration {
-    let claimed_at = claimed
-        .job
-        .attempt()
-        .map_or(Timestamp(i64::MAX), |attempt| attempt.claimed_at);
-    shared.now().since(claimed_at)
+fn lived(shared: &Shared, claimed: &Claimed) -> Duration {
+    shared.now().since(claimed_at(claimed))
+}
+
+pub(super) fn claimed_at(claimed: &Claimed) -> Timestamp {
+    let attempt = claimed.job.attempt();
+    attempt.map_or(Timestamp(i64::MAX), |attempt| attempt.claimed_at)
 }
 
 /// Ends the run of an attempt, whatever state it is in, and comes back when none of its
 /// processes is left and none will start; says how long it lived.
-pub(super) async fn end_and_prove_gone(shared: &Arc<Shared>, claimed: &Claimed) -> Step<Duration> {
-    let attempt = claimed.fence.attempt;
+pub(crate) async fn end_and_prove_gone(
+    shared: &Shared,
+    attempt: AttemptId,
+    claimed_at: Timestamp,
+) -> Step<Duration> {
     let executor = &shared.options.executor;
     loop {
         let done = match executor.probe(attempt).await {
             Ok(Probe::NeverStarted) => return Step::On(Duration::ZERO),
-            Ok(Probe::Vanished) => return Step::On(lived(shared, claimed)),
+            Ok(Probe::Vanished) => return Step::On(shared.now().since(claimed_at)),
             Ok(Probe::Exited(report)) => return Step::On(report.ran()),
             // A silent shim does not hear; one that is not silent is not touched by the second.
             Ok(Probe::Alive) => match executor.stop(attempt, Duration::ZERO).await {
@@ -274,7 +279,7 @@ pub(super) async fn end_and_prove_gone(shared: &Arc<Shared>, claimed: &Claimed) 
             Err(error) => Err(error),
         };
         if let Err(error) = done {
-            tracing::warn!(job = %claimed.job.id, %error, "the run could not be ended yet");
+            tracing::warn!(%attempt, %error, "the run could not be ended yet");
         }
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(100)) => {}

@@ -20,7 +20,9 @@ pub(crate) async fn bind(
     wish: Bind,
 ) -> Result<Answer, Refusal> {
     let live = live(shared, &wish.instance, Some(&wish.binding)).await?;
-    let live = live.ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?;
+    let live = live
+        .ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?
+        .undamaged()?;
     let asked = json!({
         "service": wish.service,
         "plan": wish.plan,

@@ -82,7 +82,9 @@ pub(crate) async fn update(
     wish: Update,
 ) -> Result<Answer, Refusal> {
     let live = live(shared, &wish.instance, None).await?;
-    let mut live = live.ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?;
+    let mut live = live
+        .ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?
+        .undamaged()?;
     if live.view.service != wish.service {
         return Err(Refusal::BadRequest {
             message: format!(

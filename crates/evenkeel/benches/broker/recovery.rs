@@ -42,7 +42,7 @@ async fn one(number: u32) {
     broker.spawn();
     let listener = broker.listening().await - since;
     let mut peak = 0;
-    while !broker.is_ready().await {
+    while broker.admin(reqwest::Method::GET, "/readyz").await.status != 200 {
         peak = peak.max(peak_kib(broker.pid()));
         tokio::time::sleep(Duration::from_millis(2)).await;
         assert!(since.elapsed() < Duration::from_secs(600), "{}", broker.log());
@@ -96,9 +96,10 @@ async fn fill(data: &Path, service: &Service, number: u32) {
         }
         nth += 500;
     }
+    let running = number / 2;
     let mut claimed = 0;
-    while claimed < number / 2 {
-        let attempts = (0..500.min(number / 2 - claimed)).map(|_| AttemptId(fresh())).collect();
+    while claimed < running {
+        let attempts = (0..500.min(running - claimed)).map(|_| AttemptId(fresh())).collect();
         let claim =
             ClaimDue { boot, run_root, at, attempts, per_service: u32::MAX, solo: false };
         claimed += u32::try_from(store.claim_due(claim).await.expect("claims").len()).expect("few");

@@ -353,15 +353,22 @@ async fn sixty_four_runs_at_once_all_end_and_leave_no_zombie() {
         (lines(&world.path("up")) == 64).then_some(())
     })
     .await;
+    let listed = world.executor.runs().await.unwrap();
+    let shims: Vec<_> = listed
+        .into_iter()
+        .map(|attempt| shim_pid(&world, attempt))
+        .collect();
+    assert_eq!(shims.len(), 64);
     fs::write(world.path("go"), "").unwrap();
     let attempts = runs.join_all().await;
     for attempt in attempts {
         world.executor.conclude(attempt).await.unwrap();
     }
     assert_eq!(world.executor.runs().await.unwrap(), []);
+    // Other tests of this process have children of their own.
     let ours = std::process::id().to_string();
-    let zombies = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+    let zombies = shims.iter().filter(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.contains(&format!(") Z {ours} "))
     });
     assert_eq!(zombies.count(), 0);

@@ -8,6 +8,7 @@ use evenkeel_engine::ask::{Answer, Bind, Unbind};
 use evenkeel_osb::{
     BindAnswer, BindRequest, BindingDetails, ErrorBody, FromObject as _, InProgress, Requires,
 };
+use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::BindingView;
 use serde_json::Value;
 
@@ -140,7 +141,11 @@ impl OsbState {
         binding: &BindingId,
     ) -> Result<Option<BindingView>, ErrorBody> {
         let view = self.engine.read().binding(instance, binding).await;
-        view.map_err(|error| store_error(&error))
+        let view = view.map_err(|error| store_error(&error))?;
+        match view.as_ref().and_then(|view| view.damage.clone()) {
+            Some(damage) => Err(store_error(&StoreError::Damaged(damage))),
+            None => Ok(view),
+        }
     }
 
     /// What the platform has to grant to bindings of a service; `None` where the catalog no

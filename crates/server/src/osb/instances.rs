@@ -6,6 +6,7 @@ use evenkeel_core::bundle::AsyncMode;
 use evenkeel_core::ids::{IdError, InstanceId, JobId, ServiceId};
 use evenkeel_core::instance::Status;
 use evenkeel_engine::ask::{Answer, Deprovision, Provision, Update};
+use evenkeel_store::error::StoreError;
 use evenkeel_osb::{
     BadRequest, DeleteAnswer, ErrorBody, FromObject as _, InProgress, InstanceDetails,
     InstanceInProgress, InstanceInfo, MaintenanceInfo, Operation, ProvisionAnswer,
@@ -119,6 +120,9 @@ impl OsbState {
                 ));
             }
             Status::Deleting | Status::Ready | Status::DeleteFailed => {}
+        }
+        if let Some(damage) = view.damage {
+            return Err(store_error(&StoreError::Damaged(damage)));
         }
         let busy = view.active.iter().find(|job| !job.superseded);
         if let Some(job) = busy {
