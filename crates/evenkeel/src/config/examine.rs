@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use super::{Config, Password};
+use crate::secrets;
 
 /// Something that a start would stumble over, or that an operator ought to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +23,8 @@ impl Config {
                 continue;
             };
             let shown = path.display();
-            match std::fs::metadata(path) {
+            let looked = secrets::read_line(path).and_then(|_| std::fs::metadata(path));
+            match looked {
                 Err(error) => findings.push(Finding::Error(format!(
                     "password file {shown} of user {:?}: {error}",
                     user.name

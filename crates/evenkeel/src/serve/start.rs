@@ -64,9 +64,11 @@ pub(super) async fn start(
     addresses: &Addresses,
     front: &Front,
 ) -> Result<Broker, Failure> {
+    // Judged before anything is opened: a store must not be touched for a broker nobody can use.
+    let configured = configured_users(config)?;
     let data_dir = folder::usable(&config.data_dir)?;
     loop {
-        match open(config, &data_dir, lock_wait, addresses).await {
+        match open(config, &configured, &data_dir, lock_wait, addresses).await {
             Ok(broker) => return Ok(broker),
             Err(Setback::Final(failure)) => return Err(failure),
             Err(Setback::Lasting(failure)) => {
@@ -85,6 +87,7 @@ pub(super) async fn start(
 
 async fn open(
     config: &Config,
+    configured: &[User],
     data_dir: &Path,
     lock_wait: Duration,
     addresses: &Addresses,
@@ -94,7 +97,7 @@ async fn open(
     stored::addresses(data_dir, addresses).map_err(in_folder)?;
     let namespace = stored::namespace(config, data_dir).map_err(in_folder)?;
     let token = stored::admin_token(data_dir).map_err(in_folder)?;
-    let (users, new_password) = users(config, data_dir)?;
+    let (users, new_password) = users(configured, data_dir)?;
     stored::secrets_folder(data_dir).map_err(in_folder)?;
     let bundles: Vec<_> = config
         .bundles
@@ -253,35 +256,40 @@ fn io_setback(data_dir: &Path, error: &io::Error) -> Setback {
     }
 }
 
-fn users(
-    config: &Config,
-    data_dir: &Path,
-) -> Result<(Vec<User>, Option<secrecy::SecretString>), Setback> {
-    if config.osb.users.is_empty() {
-        let secret =
-            stored::osb_password(data_dir).map_err(|error| io_setback(data_dir, &error))?;
-        let user = user(files::GENERATED_USER, Password::Plain(secret.text.clone()))?;
-        return Ok((vec![user], secret.new.then_some(secret.text)));
-    }
+/// The users that the configuration names; none where it leaves that to the broker.
+fn configured_users(config: &Config) -> Result<Vec<User>, Failure> {
     let users = config.osb.users.iter().map(|configured| {
         let password = match &configured.password {
             config::Password::Hash(hash) => Password::Argon2id(hash.clone().into()),
             config::Password::File(path) => {
                 let line = secrets::read_line(path).map_err(|error| {
-                    let file = path.display();
-                    Setback::Final(Failure::usage(format!("password file {file}: {error}")))
+                    Failure::usage(format!("password file {}: {error}", path.display()))
                 })?;
                 Password::Plain(line.into())
             }
         };
         user(&configured.name, password)
     });
-    Ok((users.collect::<Result<_, _>>()?, None))
+    users.collect()
 }
 
-fn user(name: &str, password: Password) -> Result<User, Setback> {
-    let name = Platform::new(name)
-        .map_err(|error| Setback::Final(Failure::usage(format!("osb.users: {error}"))))?;
+/// Who may ask, and the generated password if it was made just now.
+fn users(
+    configured: &[User],
+    data_dir: &Path,
+) -> Result<(Vec<User>, Option<secrecy::SecretString>), Setback> {
+    if !configured.is_empty() {
+        return Ok((configured.to_vec(), None));
+    }
+    let secret = stored::osb_password(data_dir).map_err(|error| io_setback(data_dir, &error))?;
+    let user = user(files::GENERATED_USER, Password::Plain(secret.text.clone()))
+        .map_err(Setback::Final)?;
+    Ok((vec![user], secret.new.then_some(secret.text)))
+}
+
+fn user(name: &str, password: Password) -> Result<User, Failure> {
+    let name =
+        Platform::new(name).map_err(|error| Failure::usage(format!("osb.users: {error}")))?;
     Ok(User { name, password })
 }
 

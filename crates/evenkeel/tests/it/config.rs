@@ -66,3 +66,36 @@ fn check_looks_at_what_the_file_names() {
     fs::set_permissions(folder.path().join("missing"), Permissions::from_mode(0o600)).unwrap();
     insta::assert_snapshot!(check());
 }
+
+/// With a user whose password is `password`: `config check` and `serve` say the same, and nothing
+/// is made.
+fn refused_user(password: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("bundles = []\n[[osb.users]]\nname = 'cf'\n{password}\n");
+    fs::write(folder.path().join("evenkeel.toml"), text).unwrap();
+    fs::write(folder.path().join("empty"), "\nsecond line\n").unwrap();
+    fs::set_permissions(folder.path().join("empty"), Permissions::from_mode(0o600)).unwrap();
+    let check = evenkeel(folder.path(), &["config", "check"]);
+    let serve = evenkeel(folder.path(), &["serve"]);
+    assert_eq!((check.code, serve.code), (2, 2), "{check:?} {serve:?}");
+    assert_eq!(check.stderr, serve.stderr);
+    assert!(!folder.path().join("evenkeel-data").exists());
+    check.stderr
+}
+
+#[test]
+fn a_user_that_could_never_come_in_is_told_before_anything_is_started() {
+    let said = refused_user("password_file = 'empty'");
+    assert!(said.contains("its first line is empty"), "{said}");
+    for (cost, why) in [
+        ("m=99999999,t=1,p=1", "costs too much"),
+        ("m=64,t=17,p=1", "costs too much"),
+        ("m=1,t=1,p=1", "cannot be used"),
+    ] {
+        let hash = format!("$argon2id$v=19${cost}$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAA");
+        let said = refused_user(&format!("password_hash = '{hash}'"));
+        assert!(said.contains("evenkeel.toml:4:"), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!said.contains("c2FsdHNhbHQ"), "{said}");
+    }
+}
