@@ -14,6 +14,7 @@ pub mod explain;
 pub mod ids;
 pub mod instance;
 pub mod job;
+mod outputs;
 pub mod panics;
 pub mod policy;
 pub mod recovery;

@@ -42,10 +42,11 @@ impl From<BadBinding> for ErrorBody {
     }
 }
 
-/// What a binding hands out.
+/// What a binding hands out. `requires` is `None` where it is not known.
 ///
 /// # Errors
-/// The action wrote something that the API or the offering's `requires` does not allow. `requires` is `None` where it is not known.
+/// The action wrote something that the offering's `requires` does not allow, or it was kept by an
+/// older release, which did not check the shapes at the end of the run.
 pub(super) fn binding(
     outputs: &Outputs,
     requires: Option<&[Requires]>,
@@ -144,6 +145,61 @@ mod tests {
             binding(&misshapen, Some(&[])),
             Err(BadBinding::Shape(_))
         ));
+    }
+
+    /// Where the wire is stricter than the check at the end of the run, each answer about a
+    /// binding that "succeeded" would be an error.
+    #[test]
+    fn what_is_kept_of_a_run_is_a_binding_on_the_wire_and_nothing_else_is() {
+        let mount = |device: Value| {
+            json!({"volume_mounts": [{
+                "driver": "nfs", "container_dir": "/d", "mode": "r", "device_type": "shared",
+                "device": device,
+            }]})
+        };
+        let endpoint = |ports: Value| json!({"endpoints": [{"host": "h", "ports": ports}]});
+        let until = |text: &str| json!({ "expires_at": text });
+        for written in [
+            mount(json!({"volume_id": "v"})),
+            mount(json!({"volume_id": "v", "mount_config": null})),
+            mount(json!({"volume_id": "v", "mount_config": [1]})),
+            mount(json!({})),
+            mount(Value::Null),
+            endpoint(json!(["1", "65535", "2-3"])),
+            endpoint(json!(["0"])),
+            endpoint(json!(["1-"])),
+            endpoint(json!([""])),
+            endpoint(json!(["65536"])),
+            endpoint(json!(["+1"])),
+            endpoint(json!([])),
+            endpoint(Value::Null),
+            json!({"endpoints": [null]}),
+            json!({"endpoints": [{"ports": ["1"]}]}),
+            json!({"endpoints": [{"host": "h", "ports": ["1"], "protocol": "sctp"}]}),
+            until("2028-02-29T23:59:60Z"),
+            until("2030-02-29T23:59:59Z"),
+            until("2030-01-31T23:59:59.100000000Z"),
+            until("2030-01-31T23:59:59.Z"),
+            until("2030-01-31T23:59:59+00:00"),
+            until(""),
+            json!({"expires_at": "2030-01-01T00:00:00.10Z", "renew_before": "2030-01-01T00:00:00.1Z"}),
+            json!({"expires_at": "2030-01-01T00:00:00Z", "renew_before": "2030-01-01T00:00:01Z"}),
+            json!({"route_service_url": "https://h:1?q"}),
+            json!({"route_service_url": "https://?q"}),
+            json!({"route_service_url": "http://h"}),
+        ] {
+            let kept = Outputs::checked(written.clone());
+            let mut requires = vec![Requires::VolumeMount];
+            if written.get("route_service_url").is_some() {
+                requires.push(Requires::RouteForwarding);
+            }
+            let on_the_wire = binding(&outputs(written.clone()), Some(&requires));
+            assert_eq!(
+                kept.is_ok(),
+                on_the_wire.is_ok(),
+                "{written}: {kept:?} {on_the_wire:?}"
+            );
+        }
     }
 
     #[test]
