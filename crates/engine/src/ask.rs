@@ -137,7 +137,7 @@ pub enum Refusal {
     )]
     AsyncRequired,
     /// 422 MaintenanceInfoConflict.
-    #[error("maintenance_info.version {sent:?} is not the catalog's {current:?}")]
+    #[error("maintenance_info.version {sent:?} is not the catalog's, {}", offered(current.as_deref()))]
     MaintenanceInfoConflict {
         /// What the request says.
         sent: String,
@@ -162,7 +162,7 @@ pub enum Refusal {
     #[error("there is no service binding {0:?}")]
     NoBinding(String),
     /// 422 for a PATCH, else 400: only a delete helps.
-    #[error("the instance cannot be used: it is {}; delete it first", .0.as_str())]
+    #[error("the instance cannot be used: {}", standing(*.0))]
     Unusable(Status),
     /// 422 for a PATCH that this plan or service will never carry out.
     #[error("{0}")]
@@ -186,8 +186,59 @@ pub enum Refusal {
     Unavailable(String),
 }
 
+fn offered(version: Option<&str>) -> String {
+    version.map_or_else(
+        || "the plan has none".to_owned(),
+        |version| format!("which is {version:?}"),
+    )
+}
+
+fn standing(status: Status) -> &'static str {
+    match status {
+        Status::Creating => "its provision is not over",
+        Status::Ready => "it exists",
+        Status::CreateFailed => "its provision failed; delete it first",
+        Status::Deleting => "it is being deleted",
+        Status::DeleteFailed => "its delete failed; delete it again first",
+        Status::Deleted => "it was deleted",
+    }
+}
+
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::Unavailable(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn platforms_are_told_in_words_what_the_catalog_and_the_instance_say() {
+        let conflict = |current: Option<&str>| Refusal::MaintenanceInfoConflict {
+            sent: "2".to_owned(),
+            current: current.map(str::to_owned),
+        };
+        for (refusal, words) in [
+            (
+                conflict(None),
+                "maintenance_info.version \"2\" is not the catalog's, the plan has none",
+            ),
+            (
+                conflict(Some("1.0.0")),
+                "maintenance_info.version \"2\" is not the catalog's, which is \"1.0.0\"",
+            ),
+            (
+                Refusal::Unusable(Status::CreateFailed),
+                "the instance cannot be used: its provision failed; delete it first",
+            ),
+        ] {
+            assert_eq!(refusal.to_string(), words);
+        }
+        for status in Status::ALL {
+            let text = Refusal::Unusable(status).to_string();
+            assert!(!text.contains('_'), "{text}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What has to happen from time to time: deadlines and signs of life in one task, and in another,
-//! which may take long, runs that nobody claims and retention.
+//! What has to happen from time to time, each in a task of its own: deadlines, signs of life, runs
+//! that nobody claims, retention.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -18,6 +18,8 @@ use crate::service::Shared;
 
 /// Between two looks at deadlines.
 const DEADLINES_EVERY: Duration = Duration::from_secs(1);
+/// Between two signs of life of this boot.
+const SIGN_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks at run folders.
 const RUNS_EVERY: Duration = Duration::from_secs(60);
 /// Between two looks at old rows: each walks over all of them.
@@ -31,6 +33,15 @@ const PURGE_AT_ONCE: u32 = 500;
 
 pub(crate) async fn deadlines(shared: Arc<Shared>) {
     every(&shared, "deadlines", DEADLINES_EVERY, || expire(&shared)).await;
+}
+
+/// Each sign of life is a write to the disk, and tells no more than how long a lost run lived.
+pub(crate) async fn signs_of_life(shared: Arc<Shared>) {
+    every(&shared, "signs of life", SIGN_EVERY, || async {
+        let options = &shared.options;
+        options.store.boot_seen(options.boot, shared.now()).await
+    })
+    .await;
 }
 
 pub(crate) async fn runs(shared: Arc<Shared>) {
@@ -69,10 +80,8 @@ where
 }
 
 async fn expire(shared: &Shared) -> Result<(), StoreError> {
-    let options = &shared.options;
-    let now = shared.now();
-    options.store.boot_seen(options.boot, now).await?;
-    for fence in options.store.expire(now, EXPIRE_AT_ONCE).await? {
+    let expired = shared.options.store.expire(shared.now(), EXPIRE_AT_ONCE);
+    for fence in expired.await? {
         shared.drivers.stop(fence.job);
     }
     Ok(())

@@ -234,6 +234,10 @@ impl Service {
         shared.spawn("recovery", recovery::run(Arc::clone(&shared)));
         shared.spawn("claims", claims::run(Arc::clone(&shared)));
         shared.spawn("deadlines", housekeeping::deadlines(Arc::clone(&shared)));
+        shared.spawn(
+            "signs of life",
+            housekeeping::signs_of_life(Arc::clone(&shared)),
+        );
         shared.spawn("unclaimed runs", housekeeping::runs(Arc::clone(&shared)));
         shared.spawn("retention", housekeeping::retention(Arc::clone(&shared)));
         Ok(Self { shared })

@@ -14,6 +14,8 @@ use super::{COPIES, Catalog, Pinned, Problem, SECRETS, content};
 
 /// Bundles in one catalog.
 const MAX_BUNDLES: usize = 1_000;
+/// Folders without a `bundle.yml` that are named one by one.
+const MAX_NAMED: usize = 20;
 
 /// Reads all bundles of `roots`, each a bundle or a folder of bundles, and pins their content in
 /// `data`.
@@ -64,18 +66,24 @@ pub(super) fn load(roots: &[PathBuf], data: &Path, namespace: Uuid, now: Timesta
 
 fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
     let mut folders = Vec::new();
+    let mut others = Vec::new();
     for root in roots {
         if root.join("bundle.yml").is_file() {
             folders.push(root.clone());
             continue;
         }
+        if root.join("bundle.yaml").is_file() {
+            others.push(root.clone());
+            continue;
+        }
         match fs::read_dir(root) {
-            Ok(items) => folders.extend(
-                items
-                    .filter_map(Result::ok)
-                    .map(|item| item.path())
-                    .filter(|path| path.join("bundle.yml").is_file()),
-            ),
+            Ok(items) => {
+                let paths = items.filter_map(Result::ok).map(|item| item.path());
+                let (bundles, rest): (Vec<_>, Vec<_>) =
+                    paths.partition(|path| path.join("bundle.yml").is_file());
+                folders.extend(bundles);
+                others.extend(rest.into_iter().filter(|path| is_meant(path)));
+            }
             Err(error) => problems.push(Problem {
                 bundle: root.display().to_string(),
                 fatal: true,
@@ -83,6 +91,7 @@ fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
             }),
         }
     }
+    problems.extend(without_file(others));
     folders.sort();
     folders.dedup();
     if folders.len() > MAX_BUNDLES {
@@ -97,6 +106,46 @@ fn folders(roots: &[PathBuf], problems: &mut Vec<Problem>) -> Vec<PathBuf> {
         folders.truncate(MAX_BUNDLES);
     }
     folders
+}
+
+/// A folder whose author may think that it is read: not a file, nor one as `.git`.
+fn is_meant(path: &Path) -> bool {
+    let hidden = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && path.is_dir()
+}
+
+fn without_file(mut folders: Vec<PathBuf>) -> Vec<Problem> {
+    folders.sort();
+    folders.dedup();
+    let more = folders.len().saturating_sub(MAX_NAMED);
+    folders.truncate(MAX_NAMED);
+    let warning = |bundle: String, message: String| Problem {
+        bundle,
+        fatal: false,
+        message,
+    };
+    let mut problems: Vec<_> = folders
+        .iter()
+        .map(|folder| {
+            let name = folder.display().to_string();
+            let found = if folder.join("bundle.yaml").is_file() {
+                ": rename its bundle.yaml"
+            } else {
+                ""
+            };
+            let message = format!("{name} has no bundle.yml{found}");
+            warning(name, message)
+        })
+        .collect();
+    if more > 0 {
+        problems.push(warning(
+            String::new(),
+            format!("{more} more folders have no bundle.yml"),
+        ));
+    }
+    problems
 }
 
 fn load_one(
@@ -135,6 +184,7 @@ fn load_one(
     })?;
     let warnings = warnings.into_iter().map(|warning| warning.0.render(&file));
     let warnings = warnings
+        .chain(not_served(&bundle, &file))
         .chain(missing_secrets(&bundle, &data.join(SECRETS)))
         .collect();
     Ok((
@@ -145,6 +195,23 @@ fn load_one(
         },
         warnings,
     ))
+}
+
+/// What the format has and this release does not do: accepted, so that a bundle can be shared
+/// with a release that does, and never offered to platforms.
+fn not_served(bundle: &Bundle, file: &str) -> Vec<String> {
+    let context = bundle
+        .service
+        .allow_context_updates
+        .then(|| "service.allow_context_updates".to_owned());
+    let rotatable = bundle.plans.iter().filter(|plan| plan.binding_rotatable);
+    context
+        .into_iter()
+        .chain(rotatable.map(|plan| format!("binding_rotatable of plan {}", plan.name)))
+        .map(|what| {
+            format!("{file}: {what}: this release does not serve it; platforms are told false")
+        })
+        .collect()
 }
 
 /// Secrets that are not there yet: no reason to leave the bundle out, since they are read anew for
@@ -303,6 +370,86 @@ actions:
         fs::create_dir(root.path().join(SECRETS)).unwrap();
         fs::write(root.path().join(SECRETS).join("the-key"), "x").unwrap();
         assert_eq!(read(root.path()).problems, []);
+    }
+
+    #[test]
+    fn a_folder_without_a_bundle_yml_is_a_warning_unless_it_is_hidden() {
+        let root = tempfile::tempdir().unwrap();
+        let offers = root.path().join("offers");
+        bundle(&offers, "good", "");
+        for name in [".git", "drafts", "yaml"] {
+            fs::create_dir(offers.join(name)).unwrap();
+        }
+        fs::write(offers.join("yaml").join("bundle.yaml"), "").unwrap();
+        fs::write(offers.join("README"), "").unwrap();
+        let catalog = read(root.path());
+        assert_eq!(names(&catalog), ["good"]);
+        let problem = |name: &str, message: &str| {
+            let bundle = offers.join(name).display().to_string();
+            Problem {
+                message: format!("{bundle} {message}"),
+                bundle,
+                fatal: false,
+            }
+        };
+        assert_eq!(
+            catalog.problems,
+            [
+                problem("drafts", "has no bundle.yml"),
+                problem("yaml", "has no bundle.yml: rename its bundle.yaml"),
+            ]
+        );
+        let itself = load(&[offers.join("yaml")], root.path(), NAMESPACE, Timestamp(0));
+        assert_eq!(itself.problems, catalog.problems[1..]);
+    }
+
+    #[test]
+    fn folders_without_a_bundle_yml_are_not_named_without_end() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..MAX_NAMED + 7 {
+            fs::create_dir_all(root.path().join("offers").join(number.to_string())).unwrap();
+        }
+        let problems = read(root.path()).problems;
+        assert_eq!(problems.len(), MAX_NAMED + 1);
+        assert_eq!(
+            problems[MAX_NAMED].message,
+            "7 more folders have no bundle.yml"
+        );
+    }
+
+    #[test]
+    fn what_this_release_does_not_serve_is_a_warning() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = bundle(&root.path().join("offers"), "eager", "");
+        let file = folder.join("bundle.yml");
+        let yaml = fs::read_to_string(&file).unwrap();
+        let yaml = yaml
+            .replace("name: eager", "allow_context_updates: true, name: eager")
+            .replace("name: small", "binding_rotatable: true, name: small");
+        let yaml = format!("{yaml}  bind: {{command: [./run]}}\n  unbind: {{command: [./run]}}\n");
+        fs::write(&file, yaml).unwrap();
+        let catalog = read(root.path());
+        assert_eq!(names(&catalog), ["eager"]);
+        let named = |what: &str| {
+            let found = catalog.problems.iter().filter(|problem| {
+                !problem.fatal
+                    && problem.message.contains(what)
+                    && problem.message.contains("this release does not serve it")
+            });
+            found.count()
+        };
+        assert_eq!(
+            named("service.allow_context_updates"),
+            1,
+            "{:?}",
+            catalog.problems
+        );
+        assert_eq!(
+            named("binding_rotatable of plan small"),
+            1,
+            "{:?}",
+            catalog.problems
+        );
     }
 
     #[test]

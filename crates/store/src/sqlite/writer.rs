@@ -190,15 +190,18 @@ fn run(
             .iter_mut()
             .flat_map(|request| run(database, conn, std::slice::from_mut(request)))
             .collect(),
-        Err(Broken::Unknown(error)) => batch
-            .iter()
-            .map(|_| Err(StoreError::Unknown(error.to_string())))
-            .collect(),
+        Err(Broken::NotBegun(error)) => vec![Err(error); batch.len()],
+        Err(Broken::Unknown(error)) => {
+            vec![Err(StoreError::Unknown(error.to_string())); batch.len()]
+        }
     }
 }
 
 /// Why a batch was not committed for certain.
 enum Broken {
+    /// The transaction could not begin (somebody else holds the lock, say): each request by itself
+    /// would wait as long, and fare no better.
+    NotBegun(StoreError),
     /// Nothing of it happened.
     NotDone(StoreError),
     /// It may have happened.
@@ -216,8 +219,12 @@ fn commit(
         Some(open) => open,
         None => database.connect_writer().map_err(not_done)?,
     };
-    let (number, answers) = attempt(database, &open, batch).map_err(not_done)?;
-    if answers.iter().all(Result::is_err) {
+    if let Err(error) = open.execute_batch("BEGIN IMMEDIATE") {
+        return Err(Broken::NotBegun(about_room(error.into(), &database.folder)));
+    }
+    let tried = attempt(database, &open, batch).map_err(not_done)?;
+    let (number, answers) = (tried.number, tried.answers);
+    if !tried.changed || answers.iter().all(Result::is_err) {
         // Nothing to keep, and so nothing to wait for the disk for.
         if open.execute_batch("ROLLBACK").is_ok() {
             *conn = Some(open);
@@ -246,13 +253,20 @@ fn commit(
     }
 }
 
-/// Runs all requests, up to the COMMIT.
+/// A transaction that lacks its COMMIT.
+struct Tried {
+    number: i64,
+    /// Whether any request changed a row.
+    changed: bool,
+    answers: Answers,
+}
+
+/// Runs all requests of a transaction that has begun, up to the COMMIT.
 fn attempt(
     database: &Database,
     conn: &Connection,
     batch: &mut [Box<dyn Request>],
-) -> Result<(i64, Answers), StoreError> {
-    conn.execute_batch("BEGIN IMMEDIATE")?;
+) -> Result<Tried, StoreError> {
     let number = last_commit(conn)? + 1;
     let db = Db {
         conn,
@@ -260,6 +274,7 @@ fn attempt(
         policy: &database.policy,
     };
     db.execute("UPDATE commits SET last = ?1", [number])?;
+    let changes = conn.total_changes();
     let mut answers = Vec::with_capacity(batch.len());
     for request in batch {
         db.execute("SAVEPOINT request", [])?;
@@ -277,7 +292,11 @@ fn attempt(
         db.execute("RELEASE request", [])?;
         answers.push(outcome.map_err(|error| about_room(error, &database.folder)));
     }
-    Ok((number, answers))
+    Ok(Tried {
+        number,
+        changed: conn.total_changes() > changes,
+        answers,
+    })
 }
 
 fn last_commit(conn: &Connection) -> rusqlite::Result<i64> {
