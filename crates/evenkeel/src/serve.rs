@@ -99,6 +99,7 @@ async fn serve(
             Some(_) = servers.join_next() => return Err(no_server()),
         }
     }
+    let asked = tokio::time::Instant::now();
     tracing::info!("ending; a second signal ends at once");
     let orderly = async {
         // Polls are answered until the engine has ended.
@@ -108,7 +109,7 @@ async fn serve(
     };
     tokio::select! {
         () = orderly => tracing::info!("ended"),
-        () = signals.end() => {
+        () = signals.end_again(asked) => {
             tracing::warn!("ended at once; the next start picks up what was under way");
             return Err(Failure::new(Exit::Failed, "ended at once by a second signal"));
         }
