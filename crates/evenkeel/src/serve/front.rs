@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use evenkeel_osb::ErrorBody;
+use evenkeel_osb::{ErrorBody, RequestIdentity, headers};
 use evenkeel_server::admin::types::{About, ErrorAnswer, ErrorKind, Live, Ready, Reason};
 use serde::Serialize;
 use tower::ServiceExt as _;
@@ -65,7 +65,7 @@ impl Front {
         Router::new().fallback(move |request: Request| async move {
             match front.0.osb.get() {
                 Some(router) => ask(router, request).await,
-                None => later(&ErrorBody::unavailable(front.why())),
+                None => front.not_yet(&request),
             }
         })
     }
@@ -80,6 +80,24 @@ impl Front {
         })
     }
 
+    /// For platforms, whoever they are: nothing of this host is told.
+    fn not_yet(&self, request: &Request) -> Response {
+        let why = match self.setback() {
+            None => "the broker is starting",
+            Some(_) => "the broker is not ready: it cannot use its store",
+        };
+        let mut response = later(&ErrorBody::unavailable(why));
+        let name = request.headers().get(headers::REQUEST_IDENTITY);
+        if let Some(echo) = RequestIdentity::of_request(name.map(HeaderValue::as_bytes))
+            .and_then(|identity| HeaderValue::from_bytes(identity.as_bytes()).ok())
+        {
+            let name = HeaderName::from_static("x-broker-api-request-identity");
+            response.headers_mut().insert(name, echo);
+        }
+        response
+    }
+
+    /// For the operator, with paths and what to do.
     fn why(&self) -> String {
         match self.setback() {
             None => "the broker is starting: its store is being opened".to_owned(),
@@ -169,6 +187,10 @@ mod tests {
         );
         let wrong_key = Failure::new(Exit::WrongKey, "another key").hint("restore it");
         assert!(front.tell(&wrong_key));
+        let (status, after, body) = get(&osb, "/v2/catalog").await;
+        assert_eq!((status, after.as_deref()), (503, Some("1")));
+        assert!(body.contains("cannot use its store"), "{body}");
+        assert!(!body.contains("key") && !body.contains("restore"), "{body}");
         assert!(!front.tell(&wrong_key));
         for path in ["/readyz", "/admin/v1/jobs"] {
             let (status, after, body) = get(&admin, path).await;
@@ -183,6 +205,19 @@ mod tests {
                 get(router, "/v2/catalog").await,
                 (200, None, "broker".to_owned())
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_platform_gets_the_name_of_its_request_back_from_the_start_on() {
+        let osb = Front::new().osb();
+        for (sent, echo) in [("a name", Some("a name")), ("", None)] {
+            let request = Request::get("/v2/catalog")
+                .header(headers::REQUEST_IDENTITY, sent)
+                .body(Body::empty());
+            let response = osb.clone().oneshot(request.unwrap()).await.unwrap();
+            let back = response.headers().get(headers::REQUEST_IDENTITY);
+            assert_eq!(back.map(|back| back.to_str().unwrap()), echo);
         }
     }
 }
