@@ -15,7 +15,7 @@ use crate::output::{self, shown, shown_lines};
 mod detail;
 
 /// The admin API's largest page.
-const PAGE: u32 = 1000;
+const PAGE: u32 = 500;
 
 /// A shorter prefix of an id covers more than a minute of jobs.
 const MIN_PREFIX_CHARS: usize = 8;
