@@ -5,5 +5,6 @@ pub(crate) mod jobs;
 pub(crate) mod osb;
 pub(crate) mod status;
 
+mod address;
 mod admin;
 mod local;

@@ -7,6 +7,7 @@ use reqwest::{Method, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 
+use super::address;
 use super::local::DataDir;
 use crate::cli::AdminArgs;
 use crate::fail::{Exit, Failure};
@@ -36,11 +37,15 @@ pub(super) struct AdminClient {
 
 impl AdminClient {
     pub(super) fn new(args: &AdminArgs) -> Result<Self, Failure> {
+        args.url.as_deref().map_or(Ok(()), address::spoken)?;
         // What is given need not be found.
         let folder = match (&args.url, &args.token) {
             (Some(_), Some(_)) => None,
             _ => Some(DataDir::find(&args.local)?),
         };
+        if let (Some(url), None, Some(folder)) = (&args.url, &args.token, &folder) {
+            folder.vouch(files::ADMIN_URL, url, "--token or EVENKEEL_TOKEN")?;
+        }
         let read = |given: &Option<String>, name, what, instead| match (given, &folder) {
             (Some(text), _) => Ok(text.clone()),
             (None, Some(folder)) => folder.line(name, what, instead),
@@ -92,6 +97,19 @@ impl AdminClient {
             self.read(&answer)
         } else {
             Err(self.refusal(&answer))
+        }
+    }
+
+    /// As [`Self::get`]; `None` where the broker is reached and cannot answer now.
+    pub(super) async fn get_if_available<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+    ) -> Result<Option<T>, Failure> {
+        let answer = self.call(Method::GET, path, &[]).await?;
+        match answer.status {
+            StatusCode::SERVICE_UNAVAILABLE => Ok(None),
+            status if status.is_success() => self.read(&answer).map(Some),
+            _ => Err(self.refusal(&answer)),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use super::address;
 use crate::cli::Local;
 use crate::config::{Config, DEFAULT_FILE};
 use crate::fail::{Exit, Failure};
@@ -28,6 +29,20 @@ impl DataDir {
             path: config.data_dir.clone(),
             config: Some(config),
         })
+    }
+
+    /// Refuses to hand this folder's secret to an address that was given apart from it, unless its
+    /// broker listens there: `file` says where that is.
+    pub(super) fn vouch(&self, file: &str, url: &str, instead: &str) -> Result<(), Failure> {
+        let own = fs::read_to_string(self.path.join(file));
+        if own.is_ok_and(|own| address::is_same(own.trim_end(), url)) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "no secret is given for this address, and the data folder {} is not that of its broker",
+            self.path.display()
+        ))
+        .hint(format!("give {instead}")))
     }
 
     /// The one line of a file that `serve` writes at every start; `what` says what it is and

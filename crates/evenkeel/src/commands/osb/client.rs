@@ -7,6 +7,7 @@ use evenkeel_osb::client::{Client, ClientError};
 use evenkeel_osb::{Catalog, Plan, Query, ServiceOffering};
 
 use super::{BrokerArgs, Kind};
+use crate::commands::address;
 use crate::commands::local::DataDir;
 use crate::config::Password;
 use crate::fail::{Exit, Failure};
@@ -25,10 +26,18 @@ pub(super) fn connect(args: &BrokerArgs) -> Result<Client, Failure> {
         (Some(path), _) => Some(secret_line(path)?),
         (None, given) => given,
     };
+    args.url.as_deref().map_or(Ok(()), address::spoken)?;
     let folder = match (&args.url, &args.user, &password) {
         (Some(_), Some(_), Some(_)) => None,
         (_, _, _) => Some(DataDir::find(&args.local)?),
     };
+    if let (Some(url), None, Some(folder)) = (&args.url, &password, &folder) {
+        folder.vouch(
+            files::OSB_URL,
+            url,
+            "--user, and --password-file or EVENKEEL_OSB_PASSWORD",
+        )?;
+    }
     let url = match (&args.url, &folder) {
         (Some(url), _) => url.clone(),
         (None, Some(folder)) => folder.line(
