@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::client::{connect, failure, kind};
 use super::waiting::{self, Accepted, Ended, end};
 use super::{Bind, BindingArg, BrokerArgs, InstanceArg, Unbind};
-use crate::fail::{Exit, Failure};
+use crate::fail::Failure;
 use crate::output::{self, shown};
 
 pub(super) async fn bind(args: &Bind) -> Result<(), Failure> {
@@ -50,6 +50,7 @@ pub(super) async fn bind(args: &Bind) -> Result<(), Failure> {
                     binding_id: &id,
                 },
                 offer: &offer,
+                broker: &args.broker,
                 operation: progress.operation,
                 is_delete: false,
             };
@@ -89,6 +90,7 @@ pub(super) async fn unbind(args: &Unbind) -> Result<(), Failure> {
                     binding_id: id,
                 },
                 offer: &offer,
+                broker: &args.broker,
                 operation: progress.operation,
                 is_delete: true,
             };
@@ -125,11 +127,12 @@ fn answer_binding(broker: &BrokerArgs, id: &str, mut binding: Value) -> Result<(
         binding["state"] = json!(Ended::Done.state());
         return output::json(&binding);
     }
-    match binding.get("credentials") {
-        Some(credentials) => output::json(credentials),
-        None => Err(Failure::new(Exit::Failed, "the binding has no credentials")
-            .hint("`evenkeel osb binding` shows what it has")),
-    }
+    // A binding may be of something else, as a log drain or a route service.
+    let Some(credentials) = binding.get("credentials") else {
+        output::note("the binding has no credentials: this is what it has");
+        return output::json(&binding);
+    };
+    output::json(credentials)
 }
 
 fn answer_progress(broker: &BrokerArgs, id: &str, ended: &Ended) -> Result<(), Failure> {

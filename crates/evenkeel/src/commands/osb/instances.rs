@@ -80,6 +80,7 @@ pub(super) async fn provision(args: &Provision) -> Result<(), Failure> {
                 what: format!("provision of {id}"),
                 target: Target::Instance { instance_id: &id },
                 offer: &offer,
+                broker: &args.broker,
                 operation: progress.operation,
                 is_delete: false,
             };
@@ -111,6 +112,7 @@ pub(super) async fn update(args: &Update) -> Result<(), Failure> {
                 what: format!("update of {id}"),
                 target: Target::Instance { instance_id: id },
                 offer: &offer,
+                broker: &args.broker,
                 operation: progress.operation,
                 is_delete: false,
             };
@@ -168,6 +170,7 @@ pub(super) async fn deprovision(args: &Deprovision) -> Result<(), Failure> {
                 what: format!("deprovision of {id}"),
                 target: Target::Instance { instance_id: id },
                 offer: &offer,
+                broker: &args.broker,
                 operation: progress.operation,
                 is_delete: true,
             };

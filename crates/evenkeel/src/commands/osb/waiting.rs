@@ -3,21 +3,26 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use evenkeel_osb::client::{Client, Target, WaitEnd, WaitOptions};
-use evenkeel_osb::{Operation, OperationState, Query};
+use evenkeel_osb::client::{Client, ClientError, Target};
+use evenkeel_osb::{InstanceLastOperation, Operation, OperationState, Query};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::client::{Offer, connect, failure};
-use super::{LastOperation, Wait};
+use super::{BrokerArgs, LastOperation, Wait};
 use crate::fail::{Exit, Failure};
 use crate::output::{self, shown};
 
-/// Between polls where the broker does not say how long.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// Before the first polls: most of what is quick is done by then.
+const FIRST_PAUSES: [Duration; 3] = [
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
 
-/// A person waits: a broker that asks for more patience is asked all the same, at this rate.
-const AT_MOST: Duration = Duration::from_secs(2);
+/// Before every other poll. A person waits: a broker that asks for more patience is asked all the
+/// same, at this rate.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// How an operation stands when a command is done with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +57,7 @@ pub(super) struct Accepted<'a> {
     pub(super) what: String,
     pub(super) target: Target<'a>,
     pub(super) offer: &'a Offer,
+    pub(super) broker: &'a BrokerArgs,
     pub(super) operation: Option<Operation>,
     /// Whether a 410 is what was wanted.
     pub(super) is_delete: bool,
@@ -70,6 +76,7 @@ pub(super) async fn end(
         what,
         target,
         offer,
+        broker,
         operation,
         is_delete,
     } = accepted;
@@ -79,40 +86,78 @@ pub(super) async fn end(
     let hints = Query {
         service_id: Some(offer.service_id.clone()),
         plan_id: Some(offer.plan_id.clone()),
-        operation,
+        operation: operation.clone(),
         accepts_incomplete: false,
     };
-    let options = WaitOptions {
-        interval: INTERVAL,
-        at_least: INTERVAL,
-        at_most: AT_MOST,
-        give_up_after: limit,
-    };
     let mut display = Display::new(&what);
-    let end = client
-        .wait(target, &hints, &options, |polled| match polled {
-            Ok(operation) => display.tell(operation.description().unwrap_or("in progress")),
-            Err(trouble) => display.tell(&format!("{trouble}; asking again")),
-        })
-        .await;
+    let polls = polled_to_the_end(client, target, &hints, &mut display);
+    let end = tokio::time::timeout(limit, polls).await;
     display.finish();
+    let end = end.unwrap_or(Err(ClientError::GaveUp { after: limit }));
     match end.map_err(|error| failure(&error))? {
-        WaitEnd::Gone if is_delete => Ok(Ended::Done),
-        WaitEnd::Gone => Err(Failure::new(
+        None if is_delete => Ok(Ended::Done),
+        None => Err(Failure::new(
             Exit::NotFound,
             format!("{what}: the broker says that it is gone"),
         )),
-        WaitEnd::Ended(operation) if operation.state() == OperationState::Succeeded => {
-            Ok(Ended::Done)
+        Some(last) if last.state() == OperationState::Succeeded => Ok(Ended::Done),
+        Some(last) => {
+            let why = shown(last.description().unwrap_or("the broker does not say why"));
+            let failed = Failure::new(Exit::Failed, format!("{what} failed: {why}"));
+            Err(match operation {
+                // The admin API of this folder knows the job, whose id the operation is.
+                Some(job) if broker.url.is_none() => failed.hint(format!(
+                    "`evenkeel jobs show {}` says more",
+                    shown(job.as_str())
+                )),
+                Some(_) | None => failed,
+            })
         }
-        WaitEnd::Ended(operation) => {
-            let why = shown(
-                operation
-                    .description()
-                    .unwrap_or("the broker does not say why"),
-            );
-            Err(Failure::new(Exit::Failed, format!("{what} failed: {why}")))
+    }
+}
+
+/// How the operation ended; `None` if the broker says that what it is about is gone. What may pass
+/// by itself is told and asked again.
+async fn polled_to_the_end(
+    client: &Client,
+    target: Target<'_>,
+    hints: &Query,
+    display: &mut Display,
+) -> Result<Option<InstanceLastOperation>, ClientError> {
+    let mut pauses = FIRST_PAUSES.into_iter();
+    loop {
+        tokio::time::sleep(pauses.next().unwrap_or(PAUSE)).await;
+        match poll(client, target, hints).await {
+            Ok(operation) => {
+                display.tell(operation.description().unwrap_or("in progress"));
+                if operation.state().is_final() {
+                    return Ok(Some(operation));
+                }
+            }
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) if error.is_transient() => display.tell(&format!("{error}; asking again")),
+            Err(error) => return Err(error),
         }
+    }
+}
+
+async fn poll(
+    client: &Client,
+    target: Target<'_>,
+    hints: &Query,
+) -> Result<InstanceLastOperation, ClientError> {
+    match target {
+        Target::Instance { instance_id } => client
+            .poll_instance(instance_id, hints)
+            .await
+            .map(|polled| polled.operation),
+        Target::Binding {
+            instance_id,
+            binding_id,
+        } => client
+            .poll_binding(instance_id, binding_id, hints)
+            .await
+            .map(|polled| polled.operation.into()),
     }
 }
 
@@ -170,16 +215,14 @@ pub(super) async fn last_operation(args: &LastOperation) -> Result<(), Failure> 
         ..Query::default()
     };
     let instance_id = args.instance.instance.as_str();
-    let polled = match args.binding.as_deref() {
-        None => client
-            .poll_instance(instance_id, &hints)
-            .await
-            .map(|polled| polled.operation),
-        Some(binding_id) => client
-            .poll_binding(instance_id, binding_id, &hints)
-            .await
-            .map(|polled| polled.operation.into()),
+    let target = match args.binding.as_deref() {
+        None => Target::Instance { instance_id },
+        Some(binding_id) => Target::Binding {
+            instance_id,
+            binding_id,
+        },
     };
+    let polled = poll(&client, target, &hints).await;
     let operation = polled.map_err(|error| failure(&error))?;
     if args.broker.format.json {
         return output::json(&json!(operation));
