@@ -53,8 +53,9 @@ pub fn platform_description(job: &Job, progress: Option<&str>) -> String {
     }
 }
 
-/// Why a job is in quarantine and what can be done, for operators; `None` if it is not.
-pub fn quarantine_description(job: &Job) -> Option<String> {
+/// Why a job is in quarantine and what can be done, for operators; `None` if it is not. Once it is
+/// `discarded` it is dealt with, and cannot be retried.
+pub fn quarantine_description(job: &Job, discarded: bool) -> Option<String> {
     let State::Quarantined { reason } = &job.state else {
         return None;
     };
@@ -71,10 +72,13 @@ pub fn quarantine_description(job: &Job) -> Option<String> {
             "earlier jobs for the same target used up its budget ({}), so it was not started",
             account(job)
         ),
-        QuarantineReason::Unreadable { message } => format!(
-            "its stored body is authentic but cannot be understood ({message}); the bytes are kept"
-        ),
+        QuarantineReason::Unreadable { message } => {
+            format!("its stored record cannot be read ({message}); the bytes are kept")
+        }
     };
+    if discarded {
+        return Some(format!("set aside because {why}; it was discarded"));
+    }
     let id = job.id;
     Some(format!(
         "set aside because {why}; `evenkeel jobs retry {id}` starts a new job with a clear \
@@ -82,8 +86,8 @@ pub fn quarantine_description(job: &Job) -> Option<String> {
     ))
 }
 
-/// Where a job stands, for operators.
-pub fn state_line(job: &Job) -> String {
+/// Where a job stands, for operators; `discarded` as in [`quarantine_description`].
+pub fn state_line(job: &Job, discarded: bool) -> String {
     let next = job.attempts.saturating_add(1);
     let alone = if job.budget.suspect {
         "; it is a suspect and will run alone"
@@ -105,7 +109,7 @@ pub fn state_line(job: &Job) -> String {
         State::Succeeded => format!("succeeded at attempt {}", job.attempts),
         State::Failed { reason, message } => failure(reason, message.as_deref()),
         State::Cancelled { by } => format!("cancelled: {}", stop_reason(by)),
-        State::Quarantined { .. } => quarantine_description(job).unwrap_or_default(),
+        State::Quarantined { .. } => quarantine_description(job, discarded).unwrap_or_default(),
     }
 }
 
@@ -136,7 +140,7 @@ pub fn end_line(end: &End) -> String {
             format!("the broker panicked at {location}, as it did for other jobs")
         }
         End::Unreadable { message } => {
-            format!("its stored body cannot be understood: {message}")
+            format!("its stored record cannot be read: {message}")
         }
     }
 }

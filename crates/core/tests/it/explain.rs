@@ -97,9 +97,23 @@ fn the_platform_and_the_operator_are_told_this_of_a_job() {
     for job in jobs() {
         writeln!(text, "platform: {}", platform_description(&job, None))
             .expect("a string takes it");
-        writeln!(text, "operator: {}\n", state_line(&job)).expect("a string takes it");
+        writeln!(text, "operator: {}\n", state_line(&job, false)).expect("a string takes it");
     }
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_job_that_was_discarded_offers_nothing_to_do() {
+    for job in jobs() {
+        let (before, after) = (state_line(&job, false), state_line(&job, true));
+        if let State::Quarantined { .. } = &job.state {
+            assert!(before.contains("evenkeel jobs retry"), "{before}");
+            assert!(after.ends_with("; it was discarded"), "{after}");
+            assert!(!after.contains("evenkeel jobs"), "{after}");
+        } else {
+            assert_eq!(before, after);
+        }
+    }
 }
 
 #[test]
@@ -234,7 +248,7 @@ fn a_platform_is_told_which_job_and_nothing_internal() {
             assert!(told.contains("operators"), "{told}");
         }
         assert_eq!(
-            quarantine_description(&job).is_some(),
+            quarantine_description(&job, false).is_some(),
             matches!(job.state, State::Quarantined { .. })
         );
     }

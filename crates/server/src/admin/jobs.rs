@@ -181,7 +181,7 @@ fn summary(
         updated_at: time(updated_at),
         deadline_at: time(job.deadline_at),
         next_at,
-        reason: Some(explain::state_line(job)).filter(|line| !line.is_empty()),
+        reason: Some(explain::state_line(job, discarded)).filter(|line| !line.is_empty()),
         progress,
         suspect: job.budget.suspect,
         discarded,
