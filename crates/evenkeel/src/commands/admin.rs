@@ -20,6 +20,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Of an answer; the largest, a log, has two streams of 1 MiB.
 const SIZE_LIMIT_BYTES: usize = 32 << 20;
 
+const ADDRESS: &str = "the admin API's address";
+
 /// An answer that was understood.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -32,7 +34,7 @@ pub(super) struct Answer {
 pub(super) struct AdminClient {
     http: reqwest::Client,
     base: Url,
-    token: SecretString,
+    token: Option<SecretString>,
 }
 
 impl AdminClient {
@@ -51,25 +53,36 @@ impl AdminClient {
             (None, Some(folder)) => folder.line(name, what, instead),
             (None, None) => Ok(String::new()),
         };
-        let url = read(
-            &args.url,
-            files::ADMIN_URL,
-            "the admin API's address",
-            "--url and --token",
-        )?;
+        let url = read(&args.url, files::ADMIN_URL, ADDRESS, "--url and --token")?;
         let token = read(
             &args.token,
             files::ADMIN_TOKEN,
             "the admin API's token",
             "--token",
         )?;
-        let base = Url::parse(&url)
+        Self::at(&url, Some(token.into()))
+    }
+
+    /// For what is told to anybody.
+    pub(super) fn without_token(args: &AdminArgs) -> Result<Self, Failure> {
+        let url = match &args.url {
+            Some(url) => url.clone(),
+            None => {
+                DataDir::find(&args.local)?.line(files::ADMIN_URL, ADDRESS, "--url and --token")?
+            }
+        };
+        Self::at(&url, None)
+    }
+
+    fn at(url: &str, token: Option<SecretString>) -> Result<Self, Failure> {
+        address::spoken(url)?;
+        let base = Url::parse(url)
             .ok()
             .filter(|base| base.scheme() == "http" && base.has_host())
             .ok_or_else(|| {
                 Failure::usage(format!(
                     "{:?} is not a URL such as http://127.0.0.1:8081",
-                    shown(&url)
+                    shown(url)
                 ))
             })?;
         // A redirect or a proxy of the environment would hand the token to somebody else.
@@ -79,11 +92,7 @@ impl AdminClient {
             .timeout(TIME_LIMIT)
             .build()
             .map_err(|error| Failure::new(Exit::Failed, format!("no HTTP client: {error}")))?;
-        Ok(Self {
-            http,
-            base,
-            token: token.into(),
-        })
+        Ok(Self { http, base, token })
     }
 
     /// Gets what the path and its query name.
@@ -148,10 +157,10 @@ impl AdminClient {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let request = self
-            .http
-            .request(method, url)
-            .bearer_auth(self.token.expose_secret());
+        let mut request = self.http.request(method, url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
         let mut response = request
             .send()
             .await

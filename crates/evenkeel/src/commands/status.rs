@@ -9,7 +9,13 @@ use crate::fail::{Exit, Failure};
 use crate::output::{self, shown, shown_lines};
 
 pub(crate) async fn run(args: &AdminArgs) -> Result<(), Failure> {
-    let client = AdminClient::new(args)?;
+    let client = match AdminClient::new(args) {
+        Ok(client) => client,
+        Err(failure) if failure.exit == Exit::Unreachable => {
+            return not_started(args, failure).await;
+        }
+        Err(failure) => return Err(failure),
+    };
     let ready = match client.get_if_available(&["admin", "v1", "status"]).await? {
         Some(status) => {
             tell(args, &status, told)?;
@@ -18,10 +24,7 @@ pub(crate) async fn run(args: &AdminArgs) -> Result<(), Failure> {
         // A broker without its store has nothing to count, but it says what it waits for.
         None => {
             let ready = client.get_any(&["readyz"]).await?;
-            tell(args, &ready, |ready: &Ready| {
-                let standing = format!("evenkeel is {}", standing(ready));
-                [vec![standing], reasons(ready)].concat().join("\n")
-            })?;
+            tell(args, &ready, told_without_store)?;
             ready
         }
     };
@@ -30,6 +33,22 @@ pub(crate) async fn run(args: &AdminArgs) -> Result<(), Failure> {
     } else {
         Err(Failure::silent(Exit::Failed))
     }
+}
+
+/// A broker whose store has never been open has no token yet, and needs none to say why.
+async fn not_started(args: &AdminArgs, no_token: Failure) -> Result<(), Failure> {
+    let client = AdminClient::without_token(args)?;
+    let ready: Ready = client.get_any(&["readyz"]).await?;
+    if ready.ready {
+        return Err(no_token);
+    }
+    tell(args, &ready, told_without_store)?;
+    Err(Failure::silent(Exit::Failed))
+}
+
+fn told_without_store(ready: &Ready) -> String {
+    let standing = format!("evenkeel is {}", standing(ready));
+    [vec![standing], reasons(ready)].concat().join("\n")
 }
 
 fn tell<T: Serialize>(

@@ -160,6 +160,13 @@ fn status_of_a_broker_without_its_store_is_what_readyz_says() {
     let said = asks(&fake, &["status", "--json"]);
     let ready: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((said.code, &ready["ready"]), (1, &json!(false)), "{said:?}");
+    // Before the first start is over there is no token yet.
+    let folder = tempfile::tempdir().unwrap();
+    data_folder(folder.path(), &fake.url(), &fake.url());
+    fs::remove_file(folder.path().join("evenkeel-data/admin-token")).unwrap();
+    let said = evenkeel(folder.path(), &["status"]);
+    assert_eq!((said.code, said.stderr.as_str()), (1, ""), "{said:?}");
+    assert!(said.stdout.contains("store.key is missing"), "{said:?}");
     // Other commands name the one that says why.
     let said = asks(&fake, &["jobs", "list"]);
     assert_eq!(said.code, 4, "{said:?}");
