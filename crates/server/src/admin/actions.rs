@@ -18,13 +18,15 @@ impl AdminState {
             Act::Discard => marked(
                 job,
                 self.engine.discard(job).await?,
-                "discarded",
+                "is discarded",
+                "was discarded before",
                 "only a job in quarantine can be discarded",
             ),
             Act::Clear => marked(
                 job,
                 self.engine.clear(job).await?,
-                "no longer a suspect",
+                "is no longer a suspect",
+                "is not a suspect",
                 "there is no suspicion on it that could be lifted",
             ),
         }
@@ -100,20 +102,16 @@ fn marked(
     job: JobId,
     marked: Marked,
     done: &str,
+    already: &str,
     not_applicable: &str,
 ) -> Result<(u16, Acted), Problem> {
     match marked {
-        Marked::Done => Ok(acted(
-            200,
-            job,
-            Outcome::Done,
-            format!("job {job} is {done}"),
-        )),
+        Marked::Done => Ok(acted(200, job, Outcome::Done, format!("job {job} {done}"))),
         Marked::Already => Ok(acted(
             200,
             job,
             Outcome::Already,
-            format!("job {job} was {done} before"),
+            format!("job {job} {already}"),
         )),
         Marked::NotApplicable => Err(Problem::new(
             ErrorKind::NotApplicable,

@@ -1,10 +1,9 @@
 //! How the broker stands: `/readyz`, status and catalog.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use evenkeel_engine::EngineStatus;
-use evenkeel_engine::catalog::{Catalog, Pinned};
+use evenkeel_engine::catalog::{Catalog, Pinned, Problem as Bundled};
 use evenkeel_store::seam;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -24,9 +23,13 @@ const STORE_FINDING: Duration = Duration::from_secs(1);
 pub(super) struct StoreCheck(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl AdminState {
+    /// For anybody: of bundles only how many are left out, since their problems name folders of
+    /// this host.
     pub(super) async fn ready(&self) -> Ready {
         let status = timeout(STORE_PATIENCE, self.engine.status()).await.ok();
-        self.readiness(status.as_ref()).await
+        let mut ready = self.readiness(status.as_ref()).await;
+        ready.reasons.extend(left_out(&self.engine.catalog()));
+        ready
     }
 
     pub(super) async fn status(&self) -> Result<Status, Problem> {
@@ -38,16 +41,18 @@ impl AdminState {
                     "the broker does not say how it stands",
                 )
             })?;
-        let services = self.engine.catalog().services.len();
+        let catalog = self.engine.catalog();
+        let mut ready = self.readiness(Some(&status)).await;
+        ready.reasons.extend(catalog_problems(&catalog));
         Ok(Status {
             version: self.settings.version.clone(),
             boot: status.boot,
             started_at: time(status.started_at),
-            ready: self.readiness(Some(&status)).await,
+            ready,
             driving: status.driving,
             concurrency: status.concurrency,
             counts: status.counts.as_ref().ok().map(counts),
-            services: u32::try_from(services).unwrap_or(u32::MAX),
+            services: u32::try_from(catalog.services.len()).unwrap_or(u32::MAX),
         })
     }
 
@@ -65,7 +70,7 @@ impl AdminState {
         }
     }
 
-    /// `status` is `None` where the engine did not say in time.
+    /// Without the catalog's problems. `status` is `None` where the engine did not say in time.
     async fn readiness(&self, status: Option<&EngineStatus>) -> Ready {
         let mut reasons = Vec::new();
         let mut reason = |about, blocking, message| {
@@ -101,7 +106,9 @@ impl AdminState {
                 }
             }
         }
-        catalog_reasons(&self.engine.catalog(), &mut reason);
+        if self.engine.catalog().services.is_empty() {
+            reason(About::Catalog, false, "no service is offered".to_owned());
+        }
         let ready = !reasons.iter().any(|reason| reason.blocking);
         let blocking = reasons.iter().filter(|reason| reason.blocking);
         let blocking: Vec<_> = blocking.map(|reason| reason.message.as_str()).collect();
@@ -137,15 +144,34 @@ impl AdminState {
     }
 }
 
-fn catalog_reasons(catalog: &Arc<Catalog>, reason: &mut impl FnMut(About, bool, String)) {
-    if catalog.services.is_empty() {
-        reason(About::Catalog, false, "no service is offered".to_owned());
+fn catalog_reason(message: String) -> Reason {
+    Reason {
+        about: About::Catalog,
+        blocking: false,
+        message,
     }
-    let left_out = catalog.problems.iter().filter(|problem| problem.fatal);
-    for problem in left_out {
-        let text = format!("bundle {} is left out: {}", problem.bundle, problem.message);
-        reason(About::Catalog, false, text);
-    }
+}
+
+fn catalog_problems(catalog: &Catalog) -> impl Iterator<Item = Reason> {
+    let fatal = catalog.problems.iter().filter(|problem| problem.fatal);
+    fatal.map(
+        |Bundled {
+             bundle, message, ..
+         }| { catalog_reason(format!("bundle {bundle} is left out: {message}")) },
+    )
+}
+
+/// The same as a number.
+fn left_out(catalog: &Catalog) -> Option<Reason> {
+    let problems = catalog_problems(catalog).count();
+    let text = match problems {
+        0 => return None,
+        1 => "1 problem keeps".to_owned(),
+        _ => format!("{problems} problems keep"),
+    };
+    Some(catalog_reason(format!(
+        "{text} bundles from being offered; `evenkeel status` names what"
+    )))
 }
 
 fn counts(counts: &seam::Counts) -> Counts {

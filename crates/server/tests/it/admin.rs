@@ -8,7 +8,7 @@ use evenkeel_server::admin::types::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::broker::{BASIC, Broker, Call, bind, provision};
+use crate::broker::{BASIC, Broker, Call, bind, bundle, provision};
 use crate::runs::PASSWORD;
 
 const INSTANCE: &str = "/v2/service_instances/i";
@@ -196,6 +196,13 @@ async fn an_operator_cancels_what_runs_and_retries_what_failed() {
     assert_eq!((status, acted), (409, Err(ErrorKind::NotApplicable)));
     let (status, acted) = post(&broker, &format!("{path}/discard")).await;
     assert_eq!((status, acted), (409, Err(ErrorKind::NotApplicable)));
+    let (status, acted) = post(&broker, &format!("{path}/clear")).await;
+    let acted = acted.unwrap();
+    assert_eq!((status, acted.outcome), (200, Outcome::Already));
+    assert!(
+        acted.description.ends_with(" is not a suspect"),
+        "{acted:?}"
+    );
 
     let (status, acted) = post(&broker, &format!("{path}/retry")).await;
     let acted = acted.unwrap();
@@ -271,6 +278,40 @@ async fn the_standing_of_the_broker_is_told_with_its_reasons() {
     let again: CatalogReport = serde_json::from_value(answer.body).unwrap();
     assert_eq!(again.services, catalog.services);
     assert!(again.loaded_at >= catalog.loaded_at);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_bundle_is_for_operators_and_its_count_for_anybody() {
+    let broker = Broker::start().await;
+    let folder = broker.dir.path().join("bundles/wrong");
+    bundle(&folder, "bundle: 1\nsurprise: true\n");
+    let answer = broker.ask(Call::admin("POST", "/admin/v1/reload")).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let call = Call::admin("GET", "/readyz").without("authorization");
+    let answer = broker.ask(call).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let text = answer.body.to_string();
+    for internal in ["wrong", "surprise", "bundle.yml", "/"] {
+        assert!(!text.contains(internal), "{internal}: {text}");
+    }
+    let ready: Ready = serde_json::from_value(answer.body).unwrap();
+    let status: Status = get(&broker, "/admin/v1/status").await;
+    let [counted] = ready.reasons.as_slice() else {
+        panic!("{ready:?}");
+    };
+    assert_eq!((counted.about, counted.blocking), (About::Catalog, false));
+    let named = &status.ready.reasons;
+    assert!(
+        counted.message.starts_with(&named.len().to_string()),
+        "{counted:?}"
+    );
+    let folder = folder.display().to_string();
+    assert!(named.iter().all(|reason| reason.message.contains(&folder)));
+    assert!(
+        named
+            .iter()
+            .any(|reason| reason.message.contains("surprise"))
+    );
 }
 
 #[tokio::test]

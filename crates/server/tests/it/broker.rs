@@ -35,7 +35,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Bundle `db`: as the platform asks, whatever parameters.
 const DB: &str = r"
 bundle: 1
-service: {id: db, name: db, description: A database, plan_updateable: true}
+service: {id: db, name: db, description: A database, plan_updateable: true, allow_context_updates: true}
 plans:
   - {id: db-small, name: small, description: A small one}
   - {id: db-large, name: large, description: A large one, maintenance_info: {version: 1.0.0}}
@@ -71,7 +71,7 @@ pub(crate) struct Broker {
     pub(crate) admin: Router,
     pub(crate) runs: Arc<Runs>,
     pub(crate) service: Service,
-    _dir: TempDir,
+    pub(crate) dir: TempDir,
 }
 
 impl Broker {
@@ -130,7 +130,7 @@ impl Broker {
             admin,
             runs,
             service,
-            _dir: dir,
+            dir,
         };
         until("the broker is ready", async || {
             broker.ask(Call::admin("GET", "/readyz")).await.status == 200
@@ -203,7 +203,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-fn bundle(folder: &Path, yaml: &str) {
+pub(crate) fn bundle(folder: &Path, yaml: &str) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("bundle.yml"), yaml).unwrap();
     let act = folder.join("act");
