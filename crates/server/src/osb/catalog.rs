@@ -101,7 +101,8 @@ fn offering(bundle: &Bundle) -> wire::ServiceOffering {
         bindable: service.bindable,
         instances_retrievable: true,
         bindings_retrievable: true,
-        allow_context_updates: service.allow_context_updates,
+        // No action is told of a context that changed, so none is asked for.
+        allow_context_updates: false,
         plan_updateable: service.plan_updateable,
         metadata: service.metadata.clone().unwrap_or_default(),
         dashboard_client: service
