@@ -10,6 +10,10 @@
 #[expect(dead_code, reason = "a part of what the tests need")]
 mod harness;
 
+#[path = "../tests/e2e/stage.rs"]
+#[expect(dead_code, reason = "a part of what the tests need")]
+mod stage;
+
 #[path = "broker/accepts.rs"]
 mod accepts;
 #[path = "broker/bundle.rs"]
@@ -22,7 +26,10 @@ mod memory;
 mod recovery;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|want| want == name);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {

@@ -18,7 +18,8 @@ pub(crate) async fn run() {
     // One job hangs in the only slot, so that accepting is all that the broker does.
     let setup = Setup {
         bundles: vec![bundle::write(folder.path(), &["sleep", "600"])],
-        toml: "[jobs]\nconcurrency = 1\nper_service = 1\n[shutdown]\non_shutdown = \"detach\"\n".into(),
+        toml: "[jobs]\nconcurrency = 1\nper_service = 1\n[shutdown]\non_shutdown = \"detach\"\n"
+            .into(),
         ..Setup::default()
     };
     let broker = Arc::new(Broker::start(setup).await);
@@ -37,7 +38,9 @@ pub(crate) async fn run() {
     }
     tasks.join_all().await;
     let rate = (CONNECTIONS * EACH) as f64 / since.elapsed().as_secs_f64();
-    println!("accepts   {rate:8.0}/s at {CONNECTIONS} connections (load generator on the same cores)");
+    println!(
+        "accepts   {rate:8.0}/s at {CONNECTIONS} connections (load generator on the same cores)"
+    );
     println!("floor     {floor:8.0}/s single fsynced SQLite commits, one at a time");
     println!("ratio     {:8.2}\n", rate / floor);
 }

@@ -16,13 +16,28 @@ const SIDE_BY_SIDE: usize = 32;
 
 pub(crate) async fn run() {
     for (containment, parent) in [
-        ("pidns", vec!["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", "/bin/true"]),
+        (
+            "pidns",
+            vec![
+                "unshare",
+                "--pid",
+                "--mount-proc",
+                "--fork",
+                "--kill-child",
+                "/bin/true",
+            ],
+        ),
         ("sweep", vec!["sh", "-c", "/bin/true; exit $?"]),
     ] {
         let floor = floor(&parent);
         let rate = jobs(containment).await;
-        println!("jobs      {rate:8.0}/s end to end, containment {containment}, {SIDE_BY_SIDE} at once");
-        println!("floor     {floor:8.0}/s `{}`, {SIDE_BY_SIDE} at once", parent.join(" "));
+        println!(
+            "jobs      {rate:8.0}/s end to end, containment {containment}, {SIDE_BY_SIDE} at once"
+        );
+        println!(
+            "floor     {floor:8.0}/s `{}`, {SIDE_BY_SIDE} at once",
+            parent.join(" ")
+        );
         println!("ratio     {:8.2}\n", rate / floor);
     }
 }
@@ -52,7 +67,10 @@ async fn jobs(containment: &str) -> f64 {
     tasks.join_all().await;
     let broker = &broker;
     eventually("all jobs succeed", || async move {
-        let status = broker.admin(reqwest::Method::GET, "/admin/v1/status").await.body;
+        let status = broker
+            .admin(reqwest::Method::GET, "/admin/v1/status")
+            .await
+            .body;
         (status["jobs"]["succeeded"] == JOBS).then_some(())
     })
     .await;
@@ -66,7 +84,10 @@ fn floor(parent: &[&str]) -> f64 {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 let take = |left: usize| left.checked_sub(1);
-                while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+                while left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+                    .is_ok()
+                {
                     #[expect(clippy::disallowed_methods, reason = "the floor is a bare spawn")]
                     let mut command = Command::new(parent[0]);
                     let status = command.args(&parent[1..]).stdin(Stdio::null()).status();

@@ -21,9 +21,18 @@ pub(crate) async fn run() {
     let idle = kib(broker.pid(), "Pss:");
     println!("idle      {idle:8} KiB of the broker (proportional set size)");
     for nth in 0..RUNS {
-        broker.provision(&format!("i-{nth}"), &ids, json!({})).await.operation();
+        broker
+            .provision(&format!("i-{nth}"), &ids, json!({}))
+            .await
+            .operation();
     }
-    let sleeping = || broker.run_processes().into_iter().filter(|pid| is_action(*pid)).count();
+    let sleeping = || {
+        broker
+            .run_processes()
+            .into_iter()
+            .filter(|pid| is_action(*pid))
+            .count()
+    };
     eventually("all runs are under way", || {
         std::future::ready((sleeping() == RUNS).then_some(()))
     })
@@ -35,7 +44,10 @@ pub(crate) async fn run() {
         .filter(|pid| !is_action(*pid))
         .map(|pid| kib(pid, "Pss:"))
         .sum();
-    println!("in flight {:8} KiB of shim (and namespace init) a run, {RUNS} runs", shims / RUNS as u64);
+    println!(
+        "in flight {:8} KiB of shim (and namespace init) a run, {RUNS} runs",
+        shims / RUNS as u64
+    );
     println!("          {:8} KiB of broker a run\n", grown / RUNS as u64);
 }
 

@@ -29,11 +29,15 @@ async fn one(number: u32) {
     let folder = tempfile::tempdir().expect("a folder");
     let setup = Setup {
         bundles: vec![bundle::write(folder.path(), &["sleep", "600"])],
-        toml: "[jobs]\nconcurrency = 1\nper_service = 1\n[shutdown]\non_shutdown = \"detach\"\n".into(),
+        toml: "[jobs]\nconcurrency = 1\nper_service = 1\n[shutdown]\non_shutdown = \"detach\"\n"
+            .into(),
         ..Setup::default()
     };
     let mut broker = Broker::start(setup).await;
-    let report = broker.admin(reqwest::Method::GET, "/admin/v1/catalog").await.body;
+    let report = broker
+        .admin(reqwest::Method::GET, "/admin/v1/catalog")
+        .await
+        .body;
     let report: CatalogReport = serde_json::from_value(report).expect("a catalog");
     broker.terminate();
     fill(&broker.data(), &report.services[0], number).await;
@@ -45,7 +49,11 @@ async fn one(number: u32) {
     while broker.admin(reqwest::Method::GET, "/readyz").await.status != 200 {
         peak = peak.max(peak_kib(broker.pid()));
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert!(since.elapsed() < Duration::from_secs(600), "{}", broker.log());
+        assert!(
+            since.elapsed() < Duration::from_secs(600),
+            "{}",
+            broker.log()
+        );
     }
     let planned = since.elapsed();
     peak = peak.max(peak_kib(broker.pid()));
@@ -69,7 +77,9 @@ fn peak_kib(pid: u32) -> u64 {
 }
 
 async fn fill(data: &Path, service: &Service, number: u32) {
-    let store = SqliteStore::open(StoreOptions::new(data)).expect("the store").store;
+    let store = SqliteStore::open(StoreOptions::new(data))
+        .expect("the store")
+        .store;
     let run_root = fs::read_to_string(data.join("run/id")).expect("a run root");
     let run_root = RunRootId(run_root.trim().parse().expect("an id"));
     let boot = BootId(fresh());
@@ -90,18 +100,30 @@ async fn fill(data: &Path, service: &Service, number: u32) {
         .expect("a boot");
     let mut nth = 0;
     while nth < number {
-        let some = (nth..number.min(nth + 500)).map(|nth| store.submit(order(service, nth, at, &store)));
+        let some =
+            (nth..number.min(nth + 500)).map(|nth| store.submit(order(service, nth, at, &store)));
         for submitted in join_all(some).await {
-            assert!(matches!(submitted, Ok(Submitted::Accepted { .. })), "{submitted:?}");
+            assert!(
+                matches!(submitted, Ok(Submitted::Accepted { .. })),
+                "{submitted:?}"
+            );
         }
         nth += 500;
     }
     let running = number / 2;
     let mut claimed = 0;
     while claimed < running {
-        let attempts = (0..500.min(running - claimed)).map(|_| AttemptId(fresh())).collect();
-        let claim =
-            ClaimDue { boot, run_root, at, attempts, per_service: u32::MAX, solo: false };
+        let attempts = (0..500.min(running - claimed))
+            .map(|_| AttemptId(fresh()))
+            .collect();
+        let claim = ClaimDue {
+            boot,
+            run_root,
+            at,
+            attempts,
+            per_service: u32::MAX,
+            solo: false,
+        };
         claimed += u32::try_from(store.claim_due(claim).await.expect("claims").len()).expect("few");
     }
 }
@@ -121,7 +143,11 @@ async fn join_all<T>(tasks: impl Iterator<Item = impl Future<Output = T>>) -> Ve
                 std::task::Poll::Pending => waiting = true,
             }
         }
-        if waiting { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+        if waiting {
+            std::task::Poll::Pending
+        } else {
+            std::task::Poll::Ready(())
+        }
     })
     .await;
     done.into_iter().flatten().collect()
@@ -148,7 +174,10 @@ fn order(service: &Service, nth: u32, at: Timestamp, store: &SqliteStore) -> Sub
         digest: store.digest(id.as_bytes()),
         body: JobBody {
             action: Action::Provision,
-            service: Named { id: service.id.clone(), name: service.name.clone() },
+            service: Named {
+                id: service.id.clone(),
+                name: service.name.clone(),
+            },
             plan: PlanInput {
                 id: plan.id.clone(),
                 name: plan.name.clone(),

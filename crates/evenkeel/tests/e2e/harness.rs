@@ -235,7 +235,8 @@ impl Broker {
         eventually("the listener answers", || async {
             let url = fs::read_to_string(self.data().join("admin-url")).ok()?;
             let live = self.http.get(format!("{}/livez", url.trim())).send().await;
-            live.is_ok_and(|answer| answer.status() == 200).then(Instant::now)
+            live.is_ok_and(|answer| answer.status() == 200)
+                .then(Instant::now)
         })
         .await
     }

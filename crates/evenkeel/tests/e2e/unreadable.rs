@@ -263,7 +263,7 @@ async fn with_a_wrong_key_nothing_is_claimed_or_condemned_and_the_right_one_mend
     assert_eq!(osb.status, 503, "{osb:?}");
     assert!(osb.headers.contains_key("retry-after"), "{osb:?}");
     let status = broker.cli(&["status"]);
-    let told = String::from_utf8_lossy(&status.stderr).into_owned();
+    let told = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(
         !status.status.success() && told.contains("store.key"),
         "{told}"
