@@ -72,3 +72,27 @@ fn limit_kind(limit: Limit) -> LimitKind {
         Limit::Unknown => LimitKind::Output,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_ended_well_with_an_output_that_no_platform_can_use_gives_none() {
+        let record = |output| {
+            let end = serde_json::to_value(evenkeel_run::RunEnd::Exited { code: 0 }).unwrap();
+            let record = json!({
+                "attempt_id": "a", "end": end, "ended_at_ms": 1, "boot_id": "b", "output": output,
+            });
+            report(serde_json::from_value(record).unwrap())
+        };
+        let fine = record(json!({"endpoints": [{"host": "h", "ports": ["443"]}]}));
+        assert_eq!(fine.outputs.unwrap().endpoints.unwrap().len(), 1);
+        let useless = record(json!({"endpoints": [{"host": "h", "ports": [443]}]}));
+        assert_eq!(useless.end, RunEnd::Exited { code: 0 });
+        let message = useless.outputs.unwrap_err();
+        assert!(message.contains("`endpoints[0]`"), "{message}");
+    }
+}
