@@ -6,12 +6,12 @@ use evenkeel_core::bundle::AsyncMode;
 use evenkeel_core::ids::{IdError, InstanceId, JobId, ServiceId};
 use evenkeel_core::instance::Status;
 use evenkeel_engine::ask::{Answer, Deprovision, Provision, Update};
-use evenkeel_store::error::StoreError;
 use evenkeel_osb::{
     BadRequest, DeleteAnswer, ErrorBody, FromObject as _, InProgress, InstanceDetails,
     InstanceInProgress, InstanceInfo, MaintenanceInfo, Operation, ProvisionAnswer,
     ProvisionRequest, UpdateAnswer, UpdateRequest,
 };
+use evenkeel_store::error::StoreError;
 
 use super::outputs::instance_info;
 use super::refusal::store_error;

@@ -6,7 +6,6 @@ mod admin;
 mod broker;
 mod lifecycle;
 mod listener;
-mod logs;
 mod order;
 mod panics;
 mod runs;

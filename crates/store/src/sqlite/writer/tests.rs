@@ -107,7 +107,11 @@ async fn a_request_that_panics_or_fails_undoes_itself_and_nobody_else() {
     assert!(matches!(failed, Err(StoreError::Damaged(_))), "{failed:?}");
     assert_eq!(notes(&database), ["one", "two"]);
     let after = last_commit(&database.connect_reader().unwrap()).unwrap();
-    assert_eq!(after, before + 1, "one COMMIT for the four, none for the gate, which changed nothing");
+    assert_eq!(
+        after,
+        before + 1,
+        "one COMMIT for the four, none for the gate, which changed nothing"
+    );
 }
 
 #[tokio::test]
