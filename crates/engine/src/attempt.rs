@@ -127,7 +127,7 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
                 prepare::Prepared::Ended(outcome) => Step::On(*outcome),
             }
         }
-        Entrance::Adopted => run::watch(shared, claimed, place, true, &about).await,
+        Entrance::Adopted => run::watch(shared, claimed, place, false, &about).await,
         Entrance::Exited(report) => Step::On(Outcome::report(*report, place.stop.is_cancelled())),
     };
     let Step::On(outcome) = outcome else { return };

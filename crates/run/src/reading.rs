@@ -81,12 +81,13 @@ impl RunFolder {
     /// # Errors
     /// The record cannot be read. A torn one is none: it is about to be written again.
     pub fn heartbeat_age(&self) -> Result<Option<Duration>> {
-        // The clock of the beats began with the host's boot.
+        // The clock of the beats began with the host's boot. A shim that has not come to write its
+        // name has the starter's beat.
         let boot = match self.lock_record() {
             Err(RunError::Record { .. }) => None,
             other => other?.map(|record| record.boot_id),
         };
-        if boot != proc::boot_id().ok() {
+        if boot.is_some() && boot != proc::boot_id().ok() {
             return Ok(None);
         }
         let beat: Option<i64> = match self.read_record(HEARTBEAT, Kind::Heartbeat) {

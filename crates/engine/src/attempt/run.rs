@@ -40,7 +40,7 @@ pub(super) async fn start_and_watch(
             if let Step::Leave = note_start(shared, claimed, &handle).await {
                 return Step::Leave;
             }
-            true
+            handle.containment.is_some()
         }
         Ok(Err(StartError::Refused(message))) => {
             let reason = FailReason::NotRunnable { message };
@@ -80,7 +80,7 @@ async fn note_start(shared: &Arc<Shared>, claimed: &Claimed, handle: &Handle) ->
 }
 
 /// Watches a run to its end, passes on progress, and stops it when it is to stop. `started` says
-/// that it is known to have been started.
+/// that its action is known to have been let go.
 pub(super) async fn watch(
     shared: &Arc<Shared>,
     claimed: &Claimed,
