@@ -24,10 +24,10 @@ pub(crate) async fn run() {
                 "--mount-proc",
                 "--fork",
                 "--kill-child",
-                "/bin/true",
+                "true",
             ],
         ),
-        ("sweep", vec!["sh", "-c", "/bin/true; exit $?"]),
+        ("sweep", vec!["sh", "-c", "true; exit $?"]),
     ] {
         let floor = floor(&parent);
         let rate = jobs(containment).await;
@@ -45,7 +45,7 @@ pub(crate) async fn run() {
 async fn jobs(containment: &str) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let setup = Setup {
-        bundles: vec![bundle::write(folder.path(), &["/bin/true"])],
+        bundles: vec![bundle::write(folder.path(), &["true"])],
         toml: format!(
             "[jobs]\nconcurrency = {SIDE_BY_SIDE}\nper_service = {SIDE_BY_SIDE}\n[process]\ncontainment = {containment:?}\n"
         ),
@@ -71,7 +71,7 @@ async fn jobs(containment: &str) -> f64 {
             .admin(reqwest::Method::GET, "/admin/v1/status")
             .await
             .body;
-        (status["jobs"]["succeeded"] == JOBS).then_some(())
+        (status["counts"]["succeeded"] == JOBS).then_some(())
     })
     .await;
     JOBS as f64 / since.elapsed().as_secs_f64()

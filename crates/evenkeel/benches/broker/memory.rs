@@ -52,7 +52,8 @@ pub(crate) async fn run() {
 }
 
 fn is_action(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep"))
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == b"600")
 }
 
 /// A line of `smaps_rollup`, in KiB; 0 if the process has gone.
