@@ -53,7 +53,8 @@ pub(crate) async fn run() {
 
 fn is_action(pid: u32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|argument| argument == b"600")
+    line.split(|byte| *byte == 0)
+        .any(|argument| argument == b"600")
 }
 
 /// A line of `smaps_rollup`, in KiB; 0 if the process has gone.
