@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::error::{Context, Result, RunError};
-use crate::folder::{RunFolder, STARTED, TOMBSTONE};
+use crate::folder::{RunFolder, SPEC, STARTED, TOMBSTONE};
 use crate::frame::Kind;
 use crate::gate::Gate;
 use crate::record::ExitRecord;
@@ -93,6 +93,11 @@ impl RunFolder {
         }
         match self.read(&gate.dir, STARTED, Kind::Started) {
             Ok(None) => {
+                // Nobody prepared a run in this folder; or somebody took the folder away under
+                // one, its action, say, and this one was made to hold the answer.
+                if !self.path().join(SPEC).exists() && !self.tree_is_empty()? {
+                    return Ok(Probe::Lingering);
+                }
                 self.bury(&gate.dir, "never started")?;
                 Ok(Probe::NeverStarted)
             }

@@ -295,3 +295,21 @@ fn concluding_is_refused_while_anything_lives_and_can_be_repeated() {
     assert!(!folder.path().exists());
     folder.conclude().unwrap();
 }
+
+#[test]
+fn a_run_whose_folder_was_taken_away_is_ended_before_it_counts_as_never_started() {
+    let world = World::new();
+    for level in EVERY_LEVEL {
+        let folder = world.fresh();
+        let mut spec = world.script(&folder, "echo up > ready; exec sleep 1000");
+        spec.containment = level;
+        let mut started = world.start(&folder, &spec);
+        line_of(&folder.surroundings().work.join("ready"));
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert_eq!(folder.probe().unwrap(), Probe::Lingering, "{level:?}");
+        eventually("the tree is gone", || folder.sweep().unwrap().then_some(()));
+        started.wait_for_shim();
+        assert_eq!(folder.probe().unwrap(), Probe::NeverStarted, "{level:?}");
+        assert_eq!(processes_of(&folder), [0; 0], "{level:?}");
+    }
+}
