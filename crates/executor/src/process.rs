@@ -138,7 +138,7 @@ impl Inner {
         clippy::disallowed_methods,
         reason = "this is the home of starting processes"
     )]
-    fn spawn(&self, ticket: &StartTicket) -> Result<(), ExecutorError> {
+    fn spawn(&self, mut ticket: StartTicket) -> Result<(), ExecutorError> {
         let program = &self.options.shim.program;
         let fail = |source| ExecutorError::Spawn {
             program: program.clone(),
@@ -182,7 +182,7 @@ impl Executor for ProcessExecutor {
             inner.reap();
             let (wanted, request, secrets) = spec::for_folder(&folder, spec, &inner.options);
             match folder.begin(&wanted, &request, &secrets)? {
-                Begin::Ready(ticket) => inner.spawn(&ticket),
+                Begin::Ready(ticket) => inner.spawn(ticket),
                 Begin::Already => Ok(()),
             }
         });

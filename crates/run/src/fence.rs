@@ -5,8 +5,9 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::census::CENSUS;
 use crate::error::{Context, Result, RunError};
-use crate::folder::{RunFolder, SPEC, STARTED, TOMBSTONE};
+use crate::folder::{RunFolder, SPEC, STARTED, TOMBSTONE, TREE_LOCK};
 use crate::frame::Kind;
 use crate::gate::Gate;
 use crate::record::ExitRecord;
@@ -93,9 +94,7 @@ impl RunFolder {
         }
         match self.read(&gate.dir, STARTED, Kind::Started) {
             Ok(None) => {
-                // Nobody prepared a run in this folder; or somebody took the folder away under
-                // one, its action, say, and this one was made to hold the answer.
-                if !self.path().join(SPEC).exists() && !self.tree_is_empty()? {
+                if !self.was_prepared() && self.has_processes()? {
                     return Ok(Probe::Lingering);
                 }
                 self.bury(&gate.dir, "never started")?;
@@ -112,6 +111,20 @@ impl RunFolder {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a run was prepared in this very folder. If not, either none ever was, or somebody
+    /// took the folder away under one, its action, say, and this one was made to hold the answer.
+    fn was_prepared(&self) -> bool {
+        self.path().join(SPEC).exists()
+    }
+
+    /// Whether a process lives that was started for this attempt, in whatever folder.
+    fn has_processes(&self) -> Result<bool> {
+        let found = CENSUS
+            .has(self.attempt_id())
+            .context("look for the processes of", self.path())?;
+        Ok(found || self.path().join(TREE_LOCK).exists() && !self.tree_is_empty()?)
     }
 
     /// Leaves a tombstone. The caller holds the lock.

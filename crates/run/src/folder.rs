@@ -11,7 +11,7 @@ use crate::clock;
 use crate::error::{Context, Result, RunError};
 use crate::files;
 use crate::frame::{self, Kind};
-use crate::gate::Gate;
+use crate::gate::{Gate, RunLock};
 use crate::record::EXIT_OVERHEAD_BYTES;
 use crate::spec::{RunAs, RunSpec};
 
@@ -77,7 +77,7 @@ pub enum Begin {
 /// shim then holds it alone.
 #[derive(Debug)]
 pub struct StartTicket {
-    lock: File,
+    lock: RunLock,
     folder: PathBuf,
     // Last: others may look at the run only when our copy of its lock is gone.
     _gate: Gate,
@@ -88,8 +88,8 @@ impl StartTicket {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn lock_for_shim(&self) -> io::Result<OwnedFd> {
-        Ok(self.lock.try_clone()?.into())
+    pub fn lock_for_shim(&mut self) -> io::Result<OwnedFd> {
+        Ok(self.lock.hand_on()?.into())
     }
 
     /// What [`crate::shim::main`] takes as its argument.

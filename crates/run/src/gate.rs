@@ -24,6 +24,38 @@ pub(crate) struct Gate {
     pub(crate) dir: OwnedFd,
 }
 
+// A lock is given back by saying so, not by closing its descriptor: another thread may be between
+// fork and exec, and its child holds a copy of every descriptor until then. A lock that such a
+// copy keeps for a moment would be taken for a shim that lives.
+impl Drop for Gate {
+    fn drop(&mut self) {
+        flock(&self.dir, FlockOperation::Unlock).ok();
+    }
+}
+
+/// The run's lock, held by this process.
+#[derive(Debug)]
+pub(crate) struct RunLock {
+    file: File,
+    given_back: bool,
+}
+
+impl RunLock {
+    /// A copy for the shim. From now on dropping this closes it only, and the shim holds on.
+    pub(crate) fn hand_on(&mut self) -> io::Result<File> {
+        self.given_back = false;
+        self.file.try_clone()
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        if self.given_back {
+            flock(&self.file, FlockOperation::Unlock).ok();
+        }
+    }
+}
+
 impl RunFolder {
     /// Opens the folder and keeps others out; `None` if there is none and none is to be made.
     pub(crate) fn gate(&self, create: bool) -> Result<Option<Gate>> {
@@ -69,11 +101,14 @@ impl RunFolder {
     }
 
     /// Takes the run's lock; `None` if a shim has it.
-    pub(crate) fn try_lock(&self, gate: &Gate) -> Result<Option<File>> {
+    pub(crate) fn try_lock(&self, gate: &Gate) -> Result<Option<RunLock>> {
         let path = self.path().join(LOCK);
         let file = files::open_own(&gate.dir, LOCK).context("open", &path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(RunLock {
+                file,
+                given_back: true,
+            })),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error).context("lock", &path),
         }

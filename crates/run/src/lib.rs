@@ -9,6 +9,7 @@
 //! The broker's side: [`RunRoot`], [`RunFolder::begin`], [`RunFolder::probe`]. The other side:
 //! [`shim::main`].
 
+mod census;
 mod cgroup;
 mod clock;
 mod dispose;

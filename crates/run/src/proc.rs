@@ -117,13 +117,20 @@ pub(crate) fn below(root: i32) -> Vec<i32> {
     found.split_off(1)
 }
 
-/// Whether a process was started with this entry (`NAME=value`) in its environment.
-pub(crate) fn environ_has(pid: i32, entry: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-        environ
-            .split(|byte| *byte == 0)
-            .any(|one| one == entry.as_bytes())
-    })
+/// Whether a process was started for this attempt, as its environment tells.
+pub(crate) fn is_of_attempt(pid: i32, attempt_id: &str) -> bool {
+    attempt_ids(pid).any(|id| id == attempt_id.as_bytes())
+}
+
+/// The attempt ids that a process was started with: one, or none, or what it made of that itself.
+pub(crate) fn attempt_ids(pid: i32) -> impl Iterator<Item = Vec<u8>> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let ids: Vec<_> = environ
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| entry.strip_prefix(b"EVENKEEL_ATTEMPT_ID="))
+        .map(<[u8]>::to_vec)
+        .collect();
+    ids.into_iter()
 }
 
 /// Whether a process has the file of that device and inode open.

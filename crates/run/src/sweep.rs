@@ -74,8 +74,7 @@ pub(crate) struct Tree {
     /// Init of the namespace or main process: id and start time.
     pub(crate) leader: Option<(i32, u64)>,
     pub(crate) groups: Vec<PathBuf>,
-    /// `EVENKEEL_ATTEMPT_ID=…`
-    pub(crate) environ_entry: String,
+    pub(crate) attempt_id: String,
     /// Device and inode of the lock that the tree inherited.
     pub(crate) tree_lock: Option<(u64, u64)>,
     /// A process that adopts what is orphaned: everything below it belongs to the tree.
@@ -112,7 +111,7 @@ impl Tree {
                         .is_some_and(|name| name == own_name.as_str())
                 })
                 .collect(),
-            environ_entry: environ_entry(folder.attempt_id()),
+            attempt_id: folder.attempt_id().to_owned(),
             tree_lock: std::fs::metadata(folder.path().join(TREE_LOCK))
                 .ok()
                 .map(|meta| (meta.dev(), meta.ino())),
@@ -134,7 +133,7 @@ impl Tree {
             containment,
             leader: Some((leader.pid, leader.start_time)),
             groups,
-            environ_entry: environ_entry(attempt_id),
+            attempt_id: attempt_id.to_owned(),
             tree_lock,
             subreaper: Some(rustix::process::getpid().as_raw_nonzero().get()),
             this_boot: true,
@@ -177,7 +176,7 @@ impl Tree {
     fn is_marked(&self, process: &Stat) -> bool {
         !process.dead
             && self.containment != Containment::Pidns
-            && (proc::environ_has(process.pid, &self.environ_entry)
+            && (proc::is_of_attempt(process.pid, &self.attempt_id)
                 || self
                     .tree_lock
                     .is_some_and(|lock| proc::has_open(process.pid, lock)))
@@ -224,8 +223,4 @@ impl Tree {
             cgroup::remove(group).ok();
         }
     }
-}
-
-fn environ_entry(attempt_id: &str) -> String {
-    format!("EVENKEEL_ATTEMPT_ID={attempt_id}")
 }

@@ -172,9 +172,9 @@ fn a_stop_before_the_shim_comes_to_itself_keeps_the_action_from_starting() {
     let world = World::new();
     let folder = world.fresh();
     let spec = world.script(&folder, "touch $WORLD/ran");
-    let ticket = crate::harness::begin(&folder, &spec);
+    let mut ticket = crate::harness::begin(&folder, &spec);
     folder.request_stop(None).unwrap();
-    let shim = crate::harness::spawn(&ticket);
+    let shim = crate::harness::spawn(&mut ticket);
     drop(ticket);
     let record = crate::harness::Started { folder, shim }.finish();
     assert_eq!(record.end, RunEnd::Stopped);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_run::{Begin, ContainmentWish, Probe, RunEnd, RunError};
 use rustix::process::Signal;
@@ -26,13 +27,13 @@ fn a_run_is_alive_from_before_the_spawn_to_the_end_of_its_shim() {
     let world = World::new();
     let folder = world.fresh();
     let spec = world.script(&folder, "while [ ! -e go ]; do sleep 0.01; done");
-    let ticket = begin(&folder, &spec);
+    let mut ticket = begin(&folder, &spec);
     // The starter keeps everybody out until the shim has the lock alone.
     let asked = std::thread::spawn({
         let folder = folder.clone();
         move || folder.probe().unwrap()
     });
-    let shim = spawn(&ticket);
+    let shim = spawn(&mut ticket);
     drop(ticket);
     assert_eq!(asked.join().unwrap(), Probe::Alive);
     assert_eq!(folder.probe().unwrap(), Probe::Alive);
@@ -70,7 +71,7 @@ fn a_starter_that_dies_before_the_spawn_leaves_a_run_that_another_may_start() {
 fn spawn_asleep(world: &World, script: &str) -> Started {
     let folder = world.fresh();
     let spec = world.script(&folder, script);
-    let ticket = begin(&folder, &spec);
+    let mut ticket = begin(&folder, &spec);
     // A shell that has the lock and becomes the shim when it is woken: it holds the lock as a shim
     // does that has not come to its first instruction.
     let shim = crate::harness::command("/bin/sh")
@@ -143,16 +144,16 @@ fn a_second_shim_of_a_run_that_was_taken_up_does_nothing() {
     let world = World::new();
     let folder = world.fresh();
     let spec = world.script(&folder, "echo x >> $WORLD/ran");
-    let ticket = begin(&folder, &spec);
+    let mut ticket = begin(&folder, &spec);
     let mut first = Started {
         folder: folder.clone(),
-        shim: spawn(&ticket),
+        shim: spawn(&mut ticket),
     };
     first.wait_for_shim();
     // The same descriptor of the same lock, after the first shim's death.
     let mut second = Started {
         folder: folder.clone(),
-        shim: spawn(&ticket),
+        shim: spawn(&mut ticket),
     };
     second.wait_for_shim();
     assert_eq!(second.shim.wait().unwrap().code(), Some(65));
@@ -312,4 +313,26 @@ fn a_run_whose_folder_was_taken_away_is_ended_before_it_counts_as_never_started(
         assert_eq!(folder.probe().unwrap(), Probe::NeverStarted, "{level:?}");
         assert_eq!(processes_of(&folder), [0; 0], "{level:?}");
     }
+}
+
+#[test]
+fn processes_that_are_started_meanwhile_keep_no_lock_alive() {
+    let world = World::new();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            // Each child has a copy of every descriptor until it executes its program.
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    crate::harness::command("true").status().unwrap();
+                }
+            });
+        }
+        let folder = world.fresh();
+        let alive = (0..2_000)
+            .filter(|_| folder.probe().unwrap() == Probe::Alive)
+            .count();
+        over.store(true, Ordering::SeqCst);
+        assert_eq!(alive, 0);
+    });
 }

@@ -100,8 +100,8 @@ impl World {
     }
 
     pub(crate) fn start(&self, folder: &RunFolder, spec: &RunSpec) -> Started {
-        let ticket = begin(folder, spec);
-        let shim = spawn(&ticket);
+        let mut ticket = begin(folder, spec);
+        let shim = spawn(&mut ticket);
         Started {
             folder: folder.clone(),
             shim,
@@ -141,7 +141,7 @@ pub(crate) fn shim_command() -> Command {
     command(env!("CARGO_BIN_EXE_evenkeel-run-test-shim"))
 }
 
-pub(crate) fn spawn(ticket: &StartTicket) -> Child {
+pub(crate) fn spawn(ticket: &mut StartTicket) -> Child {
     shim_command()
         .arg(ticket.folder())
         .stdin(Stdio::from(ticket.lock_for_shim().unwrap()))

@@ -25,11 +25,11 @@ fn an_action_has_no_descriptor_but_its_own() {
             "for fd in /proc/self/fd/*; do echo ${fd##*/} $(readlink /proc/$$/fd/${fd##*/}); done",
         );
         spec.containment = level;
-        let ticket = crate::harness::begin(&folder, &spec);
+        let mut ticket = crate::harness::begin(&folder, &spec);
         // Descriptors that a broker without CLOEXEC would leave open.
         let leak = fs::File::open("/etc/passwd").unwrap();
         rustix::io::fcntl_setfd(leak.as_fd(), rustix::io::FdFlags::empty()).unwrap();
-        let shim = spawn(&ticket);
+        let shim = spawn(&mut ticket);
         drop((ticket, leak));
         Started {
             folder: folder.clone(),
@@ -79,10 +79,10 @@ fn the_shim_keeps_nothing_of_its_starter_open() {
     let world = World::new();
     let folder = world.fresh();
     let spec = world.script(&folder, "while [ ! -e go ]; do sleep 0.01; done");
-    let ticket = crate::harness::begin(&folder, &spec);
+    let mut ticket = crate::harness::begin(&folder, &spec);
     let leak = fs::File::open("/etc/passwd").unwrap();
     rustix::io::fcntl_setfd(leak.as_fd(), rustix::io::FdFlags::empty()).unwrap();
-    let shim = spawn(&ticket);
+    let shim = spawn(&mut ticket);
     drop((ticket, leak));
     crate::harness::eventually("the start", || folder.started_record().unwrap());
     let own = folder.path().canonicalize().unwrap();
@@ -186,10 +186,10 @@ fn request_and_secrets_are_private_files() {
         r#"stat -c '%a' $EVENKEEL_REQUEST $EVENKEEL_SECRETS $EVENKEEL_SECRETS/*; cat $EVENKEEL_REQUEST $EVENKEEL_SECRETS/*"#,
     );
     let secrets = BTreeMap::from([("KEY.pem".to_owned(), b"s3cret".to_vec())]);
-    let Begin::Ready(ticket) = folder.begin(&spec, b"{\"a\":1}", &secrets).unwrap() else {
+    let Begin::Ready(mut ticket) = folder.begin(&spec, b"{\"a\":1}", &secrets).unwrap() else {
         panic!("begun before")
     };
-    let shim = spawn(&ticket);
+    let shim = spawn(&mut ticket);
     drop(ticket);
     Started {
         folder: folder.clone(),
@@ -282,7 +282,7 @@ fn a_shim_without_privileges_contains_its_action_as_well() {
         "echo $$ $(id -u); sleep 1000 & exit 7".into(),
     ];
     spec.bundle_dir = bundle;
-    let ticket = crate::harness::begin(&folder, &spec);
+    let mut ticket = crate::harness::begin(&folder, &spec);
     for entry in walk(&world.path("root")) {
         std::os::unix::fs::chown(&entry, Some(65534), Some(65534)).unwrap();
     }

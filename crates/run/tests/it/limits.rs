@@ -156,7 +156,7 @@ fn memory_and_processes_are_limited_by_looking_where_no_group_can_be_had() {
         let mut spec = world.script(&folder, script);
         spec.limits = limits;
         spec.containment = ContainmentWish::Sweep;
-        let ticket = crate::harness::begin(&folder, &spec);
+        let mut ticket = crate::harness::begin(&folder, &spec);
         let shim = command("unshare")
             .args([
                 "--mount",

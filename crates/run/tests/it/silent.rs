@@ -49,7 +49,7 @@ fn a_shim_that_never_came_to_write_its_name_is_found_by_its_lock() {
     let world = World::new();
     let folder = world.fresh();
     let spec = world.script(&folder, "touch $WORLD/ran");
-    let ticket = crate::harness::begin(&folder, &spec);
+    let mut ticket = crate::harness::begin(&folder, &spec);
     let mut shim = command("/bin/sh")
         .args(["-c", "kill -STOP $$; exec true"])
         .arg(folder.path())

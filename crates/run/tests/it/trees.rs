@@ -140,7 +140,7 @@ fn under(taken_away: &str, level: ContainmentWish) -> ExitRecord {
     let folder = world.fresh();
     let mut spec = world.script(&folder, "exit 0");
     spec.containment = level;
-    let ticket = crate::harness::begin(&folder, &spec);
+    let mut ticket = crate::harness::begin(&folder, &spec);
     let shim = crate::harness::command("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-ec"])
         .arg(format!("{taken_away}; exec \"$0\" \"$1\""))
