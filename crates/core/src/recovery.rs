@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{DisruptionCause, End, Exposure, ExposureCause};
 use crate::ids::AttemptId;
+use crate::transition::never_started;
 
 /// What the executor answered about a run. A fence: it stays true once given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -103,7 +104,7 @@ pub fn plan(facts: &Facts) -> Vec<Action> {
         OwnerFact::Driven | OwnerFact::Alive => vec![Action::Leave],
         OwnerFact::Undriven => match facts.run {
             RunFact::Vanished => vec![Action::Charge(End::Crashed { evidence: None })],
-            RunFact::NeverStarted => vec![requeue(DisruptionCause::NeverStarted)],
+            RunFact::NeverStarted => vec![Action::Requeue(never_started())],
             RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
                 living(facts.run, None)
             }
@@ -154,7 +155,7 @@ fn after_death(death: DeathFact, run: RunFact) -> Vec<Action> {
         // there is no trace of a start is no proof that there was none.
         (_, false, true) => charge(ExposureCause::HostLost),
         // A bystander.
-        (false, true, _) | (false, false, false) => requeue(DisruptionCause::NeverStarted),
+        (false, true, _) | (false, false, false) => Action::Requeue(never_started()),
     }]
 }
 

@@ -176,6 +176,7 @@ async fn concluded(shared: &Arc<Shared>, fence: Fence, job: &Job) {
         job = %job.id, action = %job.action, state = job.state.as_str(), attempt = job.attempts,
         "attempt ended"
     );
+    faults::hit_about("engine.written", &about(job));
     if let Err(error) = shared.options.executor.conclude(fence.attempt).await {
         // Housekeeping comes by again.
         tracing::warn!(job = %job.id, %error, "the run folder could not be cleared");

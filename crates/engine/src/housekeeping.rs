@@ -13,13 +13,15 @@ use evenkeel_executor::Probe;
 use evenkeel_store::error::StoreError;
 use tokio::time::timeout;
 
-use crate::guard;
 use crate::service::Shared;
+use crate::{guard, state_folders};
 
 /// Between two looks at deadlines.
 const DEADLINES_EVERY: Duration = Duration::from_secs(1);
 /// Between two signs of life of this boot.
 const SIGN_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks whether recovery has been everywhere.
+const RECOVERED_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at run folders.
 const RUNS_EVERY: Duration = Duration::from_secs(60);
 /// Between two looks at old rows: each walks over all of them.
@@ -45,6 +47,14 @@ pub(crate) async fn signs_of_life(shared: Arc<Shared>) {
 }
 
 pub(crate) async fn runs(shared: Arc<Shared>) {
+    // Before the first pass of recovery a run that nobody has taken over is not one that nobody
+    // claims.
+    while !shared.recovered.load(Ordering::SeqCst) {
+        tokio::select! {
+            () = tokio::time::sleep(RECOVERED_EVERY) => {}
+            () = shared.ending.cancelled() => return,
+        }
+    }
     every(&shared, "unclaimed runs", RUNS_EVERY, || {
         clear_runs(&shared)
     })
@@ -87,8 +97,9 @@ async fn expire(shared: &Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn forget(shared: &Shared) -> Result<(), StoreError> {
+async fn forget(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let options = &shared.options;
+    state_folders::clear(shared).await?;
     let before = shared.now().minus(options.retention);
     while options.store.purge(before, PURGE_AT_ONCE).await? == PURGE_AT_ONCE {}
     if let Err(error) = options.executor.forget_logs(before).await {
@@ -102,9 +113,6 @@ async fn forget(shared: &Shared) -> Result<(), StoreError> {
 /// A run folder is made after its attempt is committed, so that a folder which no row claims,
 /// looked up *after* the folder was seen, belongs to an attempt that has ended.
 async fn clear_runs(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    if !shared.recovered.load(Ordering::SeqCst) {
-        return Ok(());
-    }
     let runs = match shared.options.executor.runs().await {
         Ok(runs) => runs,
         Err(error) => {

@@ -214,8 +214,7 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<()
             }
             for action in plan_unreadable() {
                 if action == Action::SetAside {
-                    let set = shared.options.store.set_aside(job, message, shared.now());
-                    set.await.map_err(|error| error.to_string())?;
+                    set_aside(shared, job, message).await?;
                 }
             }
             return Ok(());
@@ -247,6 +246,11 @@ async fn one(shared: &Arc<Shared>, boots: &Boots, row: &RunningRow) -> Result<()
         carry_out(shared, job, action, ran, report.clone()).await?;
     }
     Ok(())
+}
+
+async fn set_aside(shared: &Shared, job: &str, message: &str) -> Result<(), String> {
+    let set = shared.options.store.set_aside(job, message, shared.now());
+    set.await.map_err(|error| error.to_string())
 }
 
 /// The run is in a root that this broker does not have: deleted, moved, or on the host that a
@@ -365,12 +369,7 @@ async fn carry_out(
             return Ok(());
         }
         Action::SetAside => {
-            let name = job.id.to_string();
-            let set = shared
-                .options
-                .store
-                .set_aside(&name, "unreadable", shared.now());
-            return set.await.map_err(|error| error.to_string());
+            return set_aside(shared, &job.id.to_string(), "unreadable").await;
         }
         Action::Sweep => {
             let Some(attempt) = job.attempt() else {

@@ -7,14 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use evenkeel_core::ids::InstanceUid;
+use evenkeel_store::error::StoreError;
 
 use crate::service::{Shared, run_blocking};
+
+const STATE: &str = "state";
+const LOOK_UP_AT_ONCE: usize = 500;
 
 fn path(shared: &Shared, instance: InstanceUid) -> PathBuf {
     shared
         .options
         .data_dir
-        .join("state")
+        .join(STATE)
         .join(instance.to_string())
 }
 
@@ -34,6 +38,47 @@ pub(crate) async fn make(shared: &Arc<Shared>, instance: InstanceUid) -> Result<
     .await?
     .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
+}
+
+/// Removes the folders of instances that are gone: those that a broker left which was killed right
+/// after their end was written. Folders of instances that the store does not know are left alone:
+/// it may be an older copy.
+pub(crate) async fn clear(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    for some in list(shared).await.chunks(LOOK_UP_AT_ONCE) {
+        for instance in shared.options.store.deleted_instances(some).await? {
+            remove(shared, instance).await;
+        }
+    }
+    Ok(())
+}
+
+async fn list(shared: &Arc<Shared>) -> Vec<InstanceUid> {
+    let folder = shared.options.data_dir.join(STATE);
+    let path = folder.clone();
+    let names = run_blocking(move || -> io::Result<Vec<_>> {
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        entries
+            .filter_map(|entry| {
+                entry
+                    .map(|entry| entry.file_name().to_str()?.parse().ok())
+                    .transpose()
+            })
+            .collect()
+    });
+    match names.await {
+        Ok(Ok(names)) => names,
+        Ok(Err(error)) => {
+            tracing::warn!(folder = %folder.display(), %error, "state folders cannot be listed");
+            Vec::new()
+        }
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), error, "state folders cannot be listed");
+            Vec::new()
+        }
+    }
 }
 
 /// Removes the folder of an instance that is gone.

@@ -70,15 +70,12 @@ pub enum AuthError {
     #[error("the password of user {0:?} is empty")]
     EmptyPassword(String),
     /// Not a hash, or one that costs too much.
-    #[error(
-        "the password hash of user {user:?} {problem}: it has to be argon2id as \
-         $argon2id$v=19$m=…,t=…,p=…$SALT$HASH, with m up to {MAX_HASH_KIB} and t up to {MAX_HASH_PASSES}"
-    )]
+    #[error("the password hash of user {user:?} {problem}")]
     Hash {
         /// Whose.
         user: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: HashError,
     },
     /// Anybody could have it.
     #[error("the admin token is empty")]
@@ -247,17 +244,30 @@ fn of_scheme<'a>(scheme: &str, header: &'a [u8]) -> Option<&'a str> {
     found.eq_ignore_ascii_case(scheme).then(|| rest.trim())
 }
 
-fn check_hash(text: &str) -> Result<(), &'static str> {
-    let hash = PasswordHash::new(text).map_err(|_| "cannot be read")?;
+/// What is wrong with a password hash, which is not repeated: it is a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{0}: it has to be argon2id as $argon2id$v=19$m=…,t=…,p=…$SALT$HASH, with m up to \
+     {MAX_HASH_KIB} and t up to {MAX_HASH_PASSES}"
+)]
+pub struct HashError(&'static str);
+
+/// Whether the server takes a password hash.
+///
+/// # Errors
+/// It does not.
+pub fn check_hash(text: &str) -> Result<(), HashError> {
+    let hash = PasswordHash::new(text).map_err(|_| HashError("cannot be read"))?;
     if Algorithm::try_from(hash.algorithm) != Ok(Algorithm::Argon2id) {
-        return Err("is of another algorithm");
+        return Err(HashError("is of another algorithm"));
     }
     if hash.hash.is_none() || hash.salt.is_none() {
-        return Err("has no salt or no hash");
+        return Err(HashError("has no salt or no hash"));
     }
-    let cost = argon2::Params::try_from(&hash).map_err(|_| "has parameters that cannot be used")?;
+    let cost = argon2::Params::try_from(&hash)
+        .map_err(|_| HashError("has parameters that cannot be used"))?;
     if cost.m_cost() > MAX_HASH_KIB || cost.t_cost() > MAX_HASH_PASSES {
-        return Err("costs too much");
+        return Err(HashError("costs too much"));
     }
     Ok(())
 }
@@ -414,7 +424,7 @@ mod tests {
             let AuthError::Hash { problem: found, .. } = &error else {
                 panic!("{error}")
             };
-            assert_eq!(*found, problem, "{text}");
+            assert_eq!(found.0, problem, "{text}");
             assert!(!error.to_string().contains(&text));
         }
     }

@@ -7,7 +7,9 @@
 
 use async_trait::async_trait;
 use evenkeel_core::attempt::Containment;
-use evenkeel_core::ids::{AttemptId, BindingId, BootId, InstanceId, JobId, RequestDigest};
+use evenkeel_core::ids::{
+    AttemptId, BindingId, BootId, InstanceId, InstanceUid, JobId, RequestDigest,
+};
 use evenkeel_core::job::{Job, StopReason};
 use evenkeel_core::policy::Policy;
 use evenkeel_core::time::Timestamp;
@@ -158,6 +160,12 @@ pub trait Store: Read {
 
     /// Of these attempts, those that some job's row still claims as its present one.
     async fn claimed_attempts(&self, attempts: &[AttemptId]) -> Result<Vec<AttemptId>, StoreError>;
+
+    /// Of these instances, those that are known to be deleted: not those that are not known.
+    async fn deleted_instances(
+        &self,
+        instances: &[InstanceUid],
+    ) -> Result<Vec<InstanceUid>, StoreError>;
 
     /// Lifts suspicion from a job's target, by an operator's word.
     async fn clear_suspicion(

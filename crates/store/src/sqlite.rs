@@ -31,7 +31,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use evenkeel_core::attempt::Containment;
-use evenkeel_core::ids::{AttemptId, BindingId, BootId, InstanceId, JobId, RequestDigest};
+use evenkeel_core::ids::{
+    AttemptId, BindingId, BootId, InstanceId, InstanceUid, JobId, RequestDigest,
+};
 use evenkeel_core::job::{Job, StopReason};
 use evenkeel_core::policy::Policy;
 use evenkeel_core::time::Timestamp;
@@ -287,6 +289,16 @@ impl Store for SqliteStore {
         let attempts = attempts.to_vec();
         self.readers
             .call(move |db| recover::claimed_attempts(db, &attempts))
+            .await
+    }
+
+    async fn deleted_instances(
+        &self,
+        instances: &[InstanceUid],
+    ) -> Result<Vec<InstanceUid>, StoreError> {
+        let instances = instances.to_vec();
+        self.readers
+            .call(move |db| recover::deleted_instances(db, &instances))
             .await
     }
 

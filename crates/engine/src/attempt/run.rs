@@ -6,6 +6,7 @@ use std::time::Duration;
 use evenkeel_core::attempt::{DisruptionCause, End, FailReason, RunReport};
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::time::Timestamp;
+use evenkeel_core::transition::never_started;
 use evenkeel_executor::{ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
 use evenkeel_store::seam::{Claimed, Owned};
 use tokio::sync::mpsc;
@@ -192,12 +193,7 @@ async fn settle(
             }
             Ok(false) | Err(_) => pause(shared).await,
         },
-        Ok(WatchEnd::NeverStarted) => {
-            let end = End::Disrupted {
-                cause: DisruptionCause::NeverStarted,
-            };
-            Step::On(Some(Outcome::of(end, Duration::ZERO)))
-        }
+        Ok(WatchEnd::NeverStarted) => Step::On(Some(Outcome::of(never_started(), Duration::ZERO))),
         Ok(WatchEnd::Vanished) => {
             let ran = lived(shared, claimed);
             Step::On(Some(Outcome::of(End::Crashed { evidence: None }, ran)))

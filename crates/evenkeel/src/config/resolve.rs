@@ -9,11 +9,6 @@ use super::raw::{RawConfig, RawJobs, RawRecovery, RawUser};
 use super::units::{Count, Time};
 use super::{Config, Jobs, Osb, Password, Process, Recovery, RunAs, User};
 
-/// The most memory, in KiB, and the most passes that the server grants to one password check: a
-/// hash that asks for more would be refused by it.
-const MAX_HASH_KIB: u32 = 256 * 1024;
-const MAX_HASH_PASSES: u32 = 16;
-
 /// Shims show themselves twice a second.
 const LEAST_SILENCE: Time = Time::from_secs(2);
 
@@ -151,8 +146,8 @@ impl Judge<'_> {
             let password = match (user.password_file, user.password_hash) {
                 (Some(path), None) => Password::File(self.folder.join(path)),
                 (None, Some(hash)) => {
-                    if let Err(why) = check_hash(&hash) {
-                        self.wrong(&key(".password_hash"), why);
+                    if let Err(why) = evenkeel_server::auth::check_hash(&hash) {
+                        self.wrong(&key(".password_hash"), why.to_string());
                     }
                     Password::Hash(hash)
                 }
@@ -256,23 +251,6 @@ impl Judge<'_> {
         };
         Some(RunAs { text, uid, gid })
     }
-}
-
-/// Whether the server takes the hash, which is not repeated: it is a secret.
-fn check_hash(text: &str) -> Result<(), String> {
-    let not_a_hash = || "is not an argon2id hash ($argon2id$v=19$…)".to_owned();
-    let hash = argon2::PasswordHash::new(text).map_err(|_| not_a_hash())?;
-    if hash.algorithm != argon2::ARGON2ID_IDENT || hash.hash.is_none() || hash.salt.is_none() {
-        return Err(not_a_hash());
-    }
-    let cost = argon2::Params::try_from(&hash)
-        .map_err(|_| "has parameters (m, t, p) that cannot be used".to_owned())?;
-    if cost.m_cost() > MAX_HASH_KIB || cost.t_cost() > MAX_HASH_PASSES {
-        return Err(format!(
-            "costs too much: m may be up to {MAX_HASH_KIB}, t up to {MAX_HASH_PASSES}"
-        ));
-    }
-    Ok(())
 }
 
 /// User and group id of a user, by passwd(5).

@@ -163,6 +163,30 @@ async fn a_broker_killed_after_finish_before_it_is_answered_does_not_finish_agai
     killed_at("engine.concluded", 1).await;
 }
 
+#[tokio::test]
+async fn a_broker_killed_right_after_a_deprovision_leaves_no_folder_of_the_instance() {
+    let mut stage = Stage::new("").await;
+    let of = stage.offer("ok").await;
+    let scene = stage.scene("gone");
+    stage.prepare(&scene, &of, "deprovision").await;
+    let data = stage.broker.data();
+    let count = |name: &str| fs::read_dir(data.join(name)).unwrap().count();
+    assert_eq!(count("state"), 1);
+    let hold = stage.file("hold");
+    let rule = format!("engine.written~deprovision=hold:{}", hold.display());
+    stage.reboot(&rule).await;
+    scene.open_gate();
+    let order = stage.order(&scene, &of, "deprovision").await;
+    reached(&hold).await;
+    stage.reboot("").await;
+    stage.succeeded(&order).await;
+    eventually("nothing is left of it", || async {
+        (count("state") + count("run/runs") == 0).then_some(())
+    })
+    .await;
+    stage.broker.nothing_left().await;
+}
+
 /// Orders an action whose shim waits for the file before its first instruction, and kills the
 /// broker meanwhile.
 async fn spawned_and_held(

@@ -1,12 +1,14 @@
 //! Retention: what ended long ago goes, but for what somebody may still ask for.
 //!
-//! Kept whatever its age: a quarantined job that nobody has dealt with; the latest job of a
+//! Kept whatever its age: a quarantined job that nobody has dealt with (of those that a spent budget
+//! kept from being tried, the latest speaks for all of a target and action); the latest job of a
 //! target that lives (a poll may ask for it); a job that another one waits for.
 
+use evenkeel_core::job::QuarantineReason;
 use evenkeel_core::time::Timestamp;
 use rusqlite::params;
 
-use super::db::Db;
+use super::db::{Db, to_json};
 use crate::error::StoreError;
 
 /// Most jobs of a call: bounds the transaction.
@@ -18,7 +20,10 @@ pub(super) fn purge(db: &Db<'_>, before: Timestamp, limit: u32) -> Result<u32, S
         "SELECT j.id FROM jobs j
          WHERE j.finished_at < ?1 AND j.finished_at IS NOT NULL
              AND (j.state <> 'quarantined' OR j.discarded_at IS NOT NULL
-                 OR EXISTS (SELECT 1 FROM jobs r WHERE r.retry_of = j.id))
+                 OR EXISTS (SELECT 1 FROM jobs r WHERE r.retry_of = j.id)
+                 OR (j.reason = ?3 AND EXISTS (SELECT 1 FROM jobs n
+                     WHERE n.instance_uid = j.instance_uid AND n.binding_uid IS j.binding_uid
+                         AND n.action = j.action AND n.rowid > j.rowid)))
              AND NOT EXISTS (SELECT 1 FROM job_after a JOIN jobs w ON w.id = a.job_id
                  WHERE a.after_id = j.id AND w.state IN ('queued', 'running', 'backoff'))
              AND (EXISTS (SELECT 1 FROM jobs n WHERE n.instance_uid = j.instance_uid
@@ -28,7 +33,7 @@ pub(super) fn purge(db: &Db<'_>, before: Timestamp, limit: u32) -> Result<u32, S
                  OR EXISTS (SELECT 1 FROM bindings b
                      WHERE b.uid = j.binding_uid AND b.deleted_at IS NOT NULL))
          ORDER BY j.finished_at LIMIT ?2",
-        params![before.0, limit],
+        params![before.0, limit, to_json(&QuarantineReason::BudgetSpent)?],
         |row| Ok(row.get(0)?),
     )?;
     for job in &jobs {

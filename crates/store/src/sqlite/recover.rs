@@ -1,7 +1,7 @@
 //! What recovery asks: headers only, and no row that cannot be read delays another.
 
 use evenkeel_core::action::Action;
-use evenkeel_core::ids::{AttemptId, JobId};
+use evenkeel_core::ids::{AttemptId, InstanceUid, JobId};
 use evenkeel_core::instance::settle;
 use evenkeel_core::job::{QuarantineReason, State};
 use evenkeel_core::time::Timestamp;
@@ -150,13 +150,24 @@ pub(super) fn claimed_attempts(
     db: &Db<'_>,
     attempts: &[AttemptId],
 ) -> Result<Vec<AttemptId>, StoreError> {
-    let mut claimed = Vec::new();
-    for id in attempts {
-        let found: Option<i64> =
-            db.value("SELECT 1 FROM jobs WHERE attempt_id = ?1", [id.to_string()])?;
-        if found.is_some() {
-            claimed.push(*id);
+    those(db, "SELECT 1 FROM jobs WHERE attempt_id = ?1", attempts)
+}
+
+pub(super) fn deleted_instances(
+    db: &Db<'_>,
+    instances: &[InstanceUid],
+) -> Result<Vec<InstanceUid>, StoreError> {
+    let deleted = "SELECT 1 FROM instances WHERE uid = ?1 AND deleted_at IS NOT NULL";
+    those(db, deleted, instances)
+}
+
+/// Of these ids, those for which there is a row.
+fn those<T: Copy + ToString>(db: &Db<'_>, sql: &str, ids: &[T]) -> Result<Vec<T>, StoreError> {
+    let mut found = Vec::new();
+    for id in ids {
+        if db.value::<i64>(sql, [id.to_string()])?.is_some() {
+            found.push(*id);
         }
     }
-    Ok(claimed)
+    Ok(found)
 }

@@ -86,6 +86,7 @@ macro_rules! conformance {
                 counts_count,
                 lists_are_filtered_and_paged,
                 retention_keeps_what_may_still_be_asked_for,
+                of_orders_on_a_spent_budget_the_latest_is_kept,
                 setting_aside_is_final_and_delays_nobody;
             polls:
                 a_poll_finds_the_named_job_or_the_latest,
@@ -98,6 +99,7 @@ macro_rules! conformance {
                 a_drain_mark_stays,
                 running_rows_come_page_by_page,
                 claimed_attempts_are_told_from_strays,
+                deleted_instances_are_told_from_living_and_unknown_ones,
                 the_store_checks_itself,
                 digests_tell_requests_apart;
         }

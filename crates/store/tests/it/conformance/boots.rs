@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_core::attempt::End;
-use evenkeel_core::ids::{AttemptId, BootId};
+use evenkeel_core::ids::{AttemptId, BootId, InstanceUid};
 use evenkeel_store::seam::RunningRow;
 use uuid::Uuid;
 
@@ -83,6 +83,21 @@ pub(crate) async fn claimed_attempts_are_told_from_strays(w: World) {
     assert_eq!(known, [claimed.fence.attempt]);
     w.end(claimed.fence, End::Succeeded).await;
     assert!(w.store.claimed_attempts(&ask).await.unwrap().is_empty());
+}
+
+pub(crate) async fn deleted_instances_are_told_from_living_and_unknown_ones(w: World) {
+    let gone = w.provision("gone");
+    w.run(&gone, End::Succeeded).await;
+    w.run(&w.deprovision("gone", &[]), End::Succeeded).await;
+    let again = w.provision("gone");
+    w.run(&again, End::Succeeded).await;
+    let uids = [
+        gone.new_instance_uid,
+        again.new_instance_uid,
+        InstanceUid(Uuid::from_u128(99)),
+    ];
+    let deleted = w.store.deleted_instances(&uids).await.unwrap();
+    assert_eq!(deleted, [gone.new_instance_uid]);
 }
 
 pub(crate) async fn the_store_checks_itself(w: World) {

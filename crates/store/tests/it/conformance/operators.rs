@@ -371,6 +371,22 @@ pub(crate) async fn retention_keeps_what_may_still_be_asked_for(w: World) {
     assert!(w.store.job(open.job).await.unwrap().is_none());
 }
 
+pub(crate) async fn of_orders_on_a_spent_budget_the_latest_is_kept(w: World) {
+    let first = w.provision("i");
+    quarantined(&w, &first).await;
+    let untried: Vec<_> = (0..3).map(|_| w.again(&first)).collect();
+    for order in &untried {
+        w.accept(order).await;
+    }
+    let long_after = w.now().plus(Duration::from_secs(60 * 86_400));
+    assert_eq!(w.store.purge(long_after, 100).await.unwrap(), 2);
+    let reason = QuarantineReason::BudgetSpent;
+    let kept = w.store.job(untried[2].job).await.unwrap().unwrap();
+    assert_eq!(kept.job.state, State::Quarantined { reason });
+    let crashed = w.store.job(first.job).await.unwrap().unwrap();
+    assert_eq!(crashed.attempts.len(), 3, "the one that tells why");
+}
+
 /// I10.
 pub(crate) async fn setting_aside_is_final_and_delays_nobody(w: World) {
     let order = w.provision("i");
