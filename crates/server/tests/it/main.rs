@@ -3,10 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod admin;
+mod bindings;
 mod broker;
+mod isolation;
 mod lifecycle;
 mod listener;
 mod order;
 mod panics;
+mod rotation;
 mod runs;
+mod snapshots;
+mod updates;
 mod wire;
