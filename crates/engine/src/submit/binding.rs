@@ -186,7 +186,8 @@ fn check_bindable(pinned: &Pinned, plan: Option<&Plan>) -> Result<(), Refusal> {
     )))
 }
 
-/// Logs can only be drained, and volumes only be mounted, for an application.
+/// Logs can only be drained, and volumes only be mounted, for an application. (A route is bound
+/// by itself.)
 fn check_app(pinned: &Pinned, input: &BindingInput) -> Result<(), Refusal> {
     let needs_app = pinned.bundle.service.requires.iter().any(|requirement| {
         matches!(
@@ -194,7 +195,8 @@ fn check_app(pinned: &Pinned, input: &BindingInput) -> Result<(), Refusal> {
             Requirement::SyslogDrain | Requirement::VolumeMount
         )
     });
-    if needs_app && !input.bind_resource.contains_key("app_guid") {
+    let is_for = |name: &str| input.bind_resource.contains_key(name);
+    if needs_app && !is_for("app_guid") && !is_for("route") {
         return Err(Refusal::RequiresApp);
     }
     Ok(())

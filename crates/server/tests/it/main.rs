@@ -5,8 +5,10 @@
 mod admin;
 mod bindings;
 mod broker;
+mod deletes;
 mod isolation;
 mod lifecycle;
+mod limits;
 mod listener;
 mod order;
 mod panics;
