@@ -13,7 +13,7 @@ use evenkeel_core::ids::Platform;
 use evenkeel_core::request::Object;
 use evenkeel_engine::ask::Caller;
 use evenkeel_engine::{Engine, faults};
-use evenkeel_osb::headers::{API_VERSION, ORIGINATING_IDENTITY};
+use evenkeel_osb::headers::{API_VERSION, ORIGINATING_IDENTITY, check_content_type};
 use evenkeel_osb::{ApiVersion, ErrorBody, OriginatingIdentity, Query, RetryAfter, parse_body};
 use serde_json::{Value, json};
 
@@ -155,21 +155,6 @@ impl Ask<'_> {
     }
 }
 
-// A missing one is as good as the right one (specification, "Content Type").
-fn check_content_type(header: Option<&[u8]>) -> Result<(), ErrorBody> {
-    let Some(header) = header.filter(|header| !header.is_empty()) else {
-        return Ok(());
-    };
-    let text = String::from_utf8_lossy(header);
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    Err(ErrorBody::bad_request(
-        "The Content-Type has to be application/json.",
-    ))
-}
-
 impl Api for OsbState {
     fn pattern(path: &str) -> &'static str {
         route::pattern(path)
@@ -218,7 +203,7 @@ impl OsbState {
         };
         let about = request.identity().map(|identity| identity.to_string());
         faults::hit_about(route.fault_point(), about.as_deref().unwrap_or_default());
-        let query = Query::parse(request.uri.query().unwrap_or_default())?;
+        let query = Query::parse(request.uri.query().unwrap_or_default());
         let ask = Ask {
             request,
             platform,
