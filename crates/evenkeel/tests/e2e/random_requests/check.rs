@@ -38,47 +38,39 @@ pub(super) fn check<'a>(
     if body.as_ref().is_some_and(|body| !body.is_object()) {
         return Err("not an object".to_owned());
     }
-    if !request.authorized {
-        return expected(401, "not authorized", description, reply, body.as_ref());
-    }
-    if !request.versioned {
-        return expected(412, "no version", description, reply, body.as_ref());
-    }
-    let Some(operations) = description.at(&request.target) else {
-        return expected(404, "no such path", description, reply, body.as_ref());
-    };
+    let operations = description.at(&request.target);
     let method = if is_head {
         "GET"
     } else {
         request.method.as_str()
     };
-    let Some(operation) = operations.get(method) else {
-        allowed(operations, reply)?;
-        return expected(405, "no such method", description, reply, body.as_ref());
+    let operation = operations.and_then(|operations| operations.get(method));
+    // What the gates say is known beforehand, whatever else is wrong.
+    let gate = match (operations, operation) {
+        _ if !request.authorized => Some(401),
+        _ if !request.versioned => Some(412),
+        (None, _) => Some(404),
+        (Some(operations), None) => {
+            allowed(operations, reply)?;
+            Some(405)
+        }
+        (Some(_), Some(_)) => None,
     };
-    as_declared(operation, reply, body.as_ref())?;
-    Ok(&operation.id)
-}
-
-/// An answer that is known beforehand, shaped as any error is.
-fn expected<'a>(
-    status: u16,
-    what: &'a str,
-    description: &Description,
-    reply: &Reply,
-    body: Option<&Value>,
-) -> Result<&'a str, String> {
-    if reply.status != status {
-        return Err(format!("{} instead of {status}: {what}", reply.status));
+    if let Some(status) = gate.filter(|status| reply.status != *status) {
+        return Err(format!("{} instead of {status}", reply.status));
     }
-    // Every operation declares 401, and 404 and 405 look like it but for the challenge.
+    if let Some(operation) = operation {
+        as_declared(operation, reply, body.as_ref())?;
+        return Ok(&operation.id);
+    }
+    // No operation declares this; it looks as any error does.
     let any = description
         .operations()
         .next()
         .expect("there are operations");
-    let like = if status == 401 { 401 } else { 412 };
-    shaped(any, like, reply, body)?;
-    Ok(what)
+    let like = if reply.status == 401 { 401 } else { 412 };
+    shaped(any, like, reply, body.as_ref())?;
+    Ok("no operation")
 }
 
 fn allowed(operations: &BTreeMap<String, Operation>, reply: &Reply) -> Result<(), String> {

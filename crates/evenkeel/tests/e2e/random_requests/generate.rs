@@ -99,7 +99,11 @@ impl Generator {
 
     pub(super) fn request(&mut self, description: &Description) -> Request {
         let operations: Vec<_> = description.operations().collect();
-        let operation = *self.chance.pick(&operations);
+        let mut operation = *self.chance.pick(&operations);
+        // What removes is asked for less often: the rest needs something to meet.
+        if operation.method == "DELETE" && self.chance.one_in(2) {
+            operation = *self.chance.pick(&operations);
+        }
         let instance = self.chance.below(INSTANCES);
         // An instance has a plan of its own, for most of what is asked of it.
         let home = (self.number + instance) % self.offers.len();
@@ -247,7 +251,7 @@ impl Generator {
 
     fn query_value(&mut self, parameter: &Parameter, offer: &Offer) -> String {
         if self.chance.one_in(15) {
-            return self.odd_value();
+            return self.odd_value(&parameter.schema);
         }
         match parameter.name.as_str() {
             "accepts_incomplete" => match self.chance.below(3) {
@@ -261,13 +265,17 @@ impl Generator {
         }
     }
 
-    fn odd_value(&mut self) -> String {
+    fn odd_value(&mut self, schema: &Value) -> String {
         match self.chance.below(8) {
             0 => String::new(),
             1 => "%FF".to_owned(),
             2 => "a=b+c%2B".to_owned(),
             3 => "TRUE".to_owned(),
-            4 => "x".repeat(10_001),
+            // As long as it may be, or by one longer.
+            4 => {
+                let longest = schema["maxLength"].as_u64().unwrap_or(5);
+                "x".repeat(usize::try_from(longest).unwrap() + self.chance.below(2))
+            }
             5 => "true&accepts_incomplete=false".to_owned(),
             6 => encoded(&self.chance.text(20)),
             _ => "provision".to_owned(),

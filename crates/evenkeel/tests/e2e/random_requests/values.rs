@@ -128,7 +128,7 @@ fn nested(depth: usize) -> Value {
 
 /// Bytes that are no JSON object, or more of it than is read.
 pub(super) fn broken(whole: &[u8], chance: &mut Chance) -> Vec<u8> {
-    match chance.below(10) {
+    match chance.below(12) {
         0 => Vec::new(),
         1 => whole[..chance.below(whole.len())].to_vec(),
         2 => [whole, b" {}"].concat(),
@@ -143,7 +143,7 @@ pub(super) fn broken(whole: &[u8], chance: &mut Chance) -> Vec<u8> {
         8 => "{\"service_id\": \"\\ud800\", \"plan_id\": \"\\u0000\"}"
             .as_bytes()
             .to_vec(),
-        _ => large(if chance.one_in(4) { 1_200_000 } else { 300_000 }),
+        _ => large(if chance.one_in(3) { 300_000 } else { 1_100_000 }),
     }
 }
 
