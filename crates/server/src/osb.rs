@@ -22,6 +22,7 @@ use crate::exchange::{self, Api, BodyError, Fault, Incoming, RequestLimits, with
 
 mod bindings;
 mod catalog;
+mod conditional;
 mod instances;
 mod outputs;
 mod polls;

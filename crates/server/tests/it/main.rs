@@ -8,5 +8,6 @@ mod lifecycle;
 mod listener;
 mod order;
 mod panics;
+mod refusals;
 mod runs;
 mod wire;
