@@ -36,7 +36,7 @@ pub(crate) async fn bind(
         context: wish.context.clone(),
     };
     let ask = ask(shared, Action::Bind, &asked);
-    let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
+    let mut order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
     if let Some(known) = answered(&judge(order.ask, &live.standing), &|| order.name()) {
         return known_answer(shared, &order, known?).await;
     }
@@ -48,8 +48,9 @@ pub(crate) async fn bind(
     check_bindable(&live.pinned, order.plan)?;
     check_app(&live.pinned, &wish)?;
     order.check_async()?;
-    if let Some(plan) = order.plan {
+    if let (Some(plan), Some(binding)) = (order.plan, &mut order.body.binding) {
         parameters::check(plan, Action::Bind, &wish.parameters)?;
+        binding.parameters = parameters::with_defaults(plan, Action::Bind, wish.parameters);
     }
     place(shared, order, None).await
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::ask::{Answer, Caller, Deprovision, Provision, Refusal, Update};
 use crate::catalog::Pinned;
-use crate::parameters;
+use crate::parameters::{self, with_defaults};
 use crate::service::Shared;
 
 pub(crate) async fn provision(
@@ -57,7 +57,7 @@ pub(crate) async fn provision(
             plan: plan_input(plan),
             instance: InstanceInput {
                 id: wish.instance.to_string(),
-                parameters: wish.parameters.clone(),
+                parameters: with_defaults(plan, Action::Provision, wish.parameters.clone()),
                 context: wish.context.clone(),
                 organization_guid: Some(wish.organization_guid.clone()),
                 space_guid: Some(wish.space_guid.clone()),
@@ -116,7 +116,6 @@ pub(crate) async fn update(
         parameters: view.parameters.clone(),
     });
     order.body.plan = updated_plan(plan, &wish, view);
-    order.body.instance.parameters.clone_from(&parameters);
     if let Some(context) = &wish.context {
         order.body.instance.context.clone_from(context);
     }
@@ -147,6 +146,7 @@ pub(crate) async fn update(
     if let Verdict::Busy(job, action) = verdict {
         return Err(Refusal::Busy { job, action });
     }
+    order.body.instance.parameters = with_defaults(plan, Action::Update, parameters);
     place(shared, order, None).await
 }
 

@@ -7,11 +7,10 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, IF_NONE_MATCH};
 use axum::response::Response;
-use evenkeel_core::bundle::{self, Bundle, Requirement};
+use evenkeel_core::bundle::{self, Bundle, ParameterSchema, Requirement};
 use evenkeel_core::request::Object;
 use evenkeel_core::time::Timestamp;
 use evenkeel_osb as wire;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Ask, OsbState};
@@ -99,10 +98,9 @@ fn offering(bundle: &Bundle) -> wire::ServiceOffering {
         tags: service.tags.clone(),
         requires: requires(&service.requires),
         bindable: service.bindable,
-        instances_retrievable: true,
-        bindings_retrievable: true,
-        // No action is told of a context that changed, so none is asked for.
-        allow_context_updates: false,
+        instances_retrievable: service.instances_retrievable,
+        bindings_retrievable: service.bindings_retrievable,
+        allow_context_updates: service.allow_context_updates,
         plan_updateable: service.plan_updateable,
         metadata: service.metadata.clone().unwrap_or_default(),
         dashboard_client: service
@@ -135,8 +133,7 @@ fn plan(plan: &bundle::Plan) -> wire::Plan {
         metadata: plan.metadata.clone().unwrap_or_default(),
         free: plan.free,
         bindable: plan.bindable,
-        // Rotation is refused (see `bindings`), so it is not offered either.
-        binding_rotatable: false,
+        binding_rotatable: plan.binding_rotatable,
         plan_updateable: plan.plan_updateable,
         schemas: wire::Schemas {
             provision: schema(plan.schemas.provision.as_ref()),
@@ -154,8 +151,8 @@ fn plan(plan: &bundle::Plan) -> wire::Plan {
     }
 }
 
-fn schema(schema: Option<&Value>) -> Option<Object> {
-    schema.and_then(Value::as_object).cloned()
+fn schema(schema: Option<&ParameterSchema>) -> Option<Object> {
+    schema?.json().as_object().cloned()
 }
 
 #[cfg(test)]
