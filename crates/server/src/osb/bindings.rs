@@ -128,6 +128,7 @@ impl OsbState {
         let parent = parent
             .map_err(|error| store_error(&error))?
             .ok_or_else(missing)?;
+        self.check_bindings_retrievable(&parent.service)?;
         let details = BindingDetails {
             binding: outputs::binding(&view.outputs, self.requires_of(&parent.service).as_deref())?,
             parameters: view.parameters.into(),

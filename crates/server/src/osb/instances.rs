@@ -13,7 +13,6 @@ use evenkeel_osb::{
 };
 use evenkeel_store::error::StoreError;
 
-use super::outputs::instance_info;
 use super::refusal::store_error;
 use super::{Ask, OsbState};
 use crate::exchange::json;
@@ -112,6 +111,7 @@ impl OsbState {
             .await
             .map_err(|error| store_error(&error))?;
         let view = found.ok_or_else(missing)?;
+        self.check_instances_retrievable(&view.service)?;
         match view.status {
             Status::Deleted => return Err(missing()),
             Status::Creating | Status::CreateFailed => {
@@ -132,9 +132,9 @@ impl OsbState {
             )));
         }
         let details = InstanceDetails {
+            info: self.info_of(&view),
             service_id: Some(view.service.into()),
             plan_id: Some(view.plan.into()),
-            info: instance_info(&view.outputs),
             parameters: view.parameters.into(),
             maintenance_info: view.maintenance_version.map(|version| MaintenanceInfo {
                 version,
@@ -169,9 +169,7 @@ impl OsbState {
     /// platform gets the answer without.
     async fn info(&self, id: &InstanceId) -> InstanceInfo {
         match self.engine.read().instance(id).await {
-            Ok(view) => view
-                .map(|view| instance_info(&view.outputs))
-                .unwrap_or_default(),
+            Ok(view) => view.map(|view| self.info_of(&view)).unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(%error, "an answer goes without the instance's dashboard");
                 InstanceInfo::default()

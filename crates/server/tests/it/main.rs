@@ -6,6 +6,7 @@ mod admin;
 mod broker;
 mod lifecycle;
 mod listener;
+mod offers;
 mod order;
 mod panics;
 mod runs;
