@@ -240,6 +240,15 @@ pub struct Schemas {
 }
 
 impl Schemas {
+    /// Compiles them, so that no request has to wait for it. Takes time in proportion to their
+    /// size; what cannot be compiled is told when it is used.
+    pub fn compile(&self) {
+        let all = [&self.provision, &self.update, &self.bind];
+        for schema in all.into_iter().flatten() {
+            schema.compile();
+        }
+    }
+
     /// The schema of the parameters that a request for `action` may carry.
     pub fn of(&self, action: Action) -> Option<&ParameterSchema> {
         match action {

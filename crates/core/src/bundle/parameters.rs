@@ -110,6 +110,12 @@ impl ParameterSchema {
         Ok(bad)
     }
 
+    pub(super) fn compile(&self) {
+        // Kept with the schema, the error too.
+        drop(self.validator());
+        drop(self.defaults());
+    }
+
     /// Compiles the schema unless that was done before.
     pub(super) fn check(&self) -> Result<(), BadSchema> {
         self.validator().map(drop)

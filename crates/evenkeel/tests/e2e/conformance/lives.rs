@@ -1,5 +1,6 @@
 //! A whole life of an instance and its binding, for each bundle and each way to tell of a delete.
 
+use evenkeel_osb::{Catalog, FromObject as _};
 use serde_json::{Value, json};
 
 use super::{BUNDLES, Plan, Suite, binding, instance, named, reader, shapes};
@@ -225,6 +226,8 @@ async fn every_conformance_bundle_lives_a_whole_life_and_a_finished_delete_is_to
 #[tokio::test]
 async fn the_catalog_has_the_fields_of_the_version_that_a_bundle_is_for() {
     let suite = Suite::start("succeeded").await;
+    let catalog = Catalog::from_object(suite.catalog.as_object().unwrap()).unwrap();
+    assert_eq!(catalog.problems(), [], "no platform refuses it");
     let offering =
         |bundle: &str| Value::Object(suite.service(&format!("conformance-{bundle}")).clone());
     assert_eq!(
