@@ -8,6 +8,7 @@
 
 mod bundles;
 mod cluster;
+mod conformance;
 mod disk;
 mod harness;
 mod kills;

@@ -10,6 +10,7 @@ mod isolation;
 mod lifecycle;
 mod limits;
 mod listener;
+mod offers;
 mod order;
 mod panics;
 mod refusals;
