@@ -21,6 +21,7 @@ mod operator_terminal;
 mod panics;
 mod poison;
 mod postgres;
+mod random_requests;
 mod requests;
 mod requests_again;
 mod requests_life;

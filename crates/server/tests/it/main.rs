@@ -3,11 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod admin;
+mod bindings;
 mod broker;
+mod deletes;
+mod isolation;
 mod lifecycle;
+mod limits;
 mod listener;
 mod offers;
 mod order;
 mod panics;
+mod refusals;
+mod rotation;
 mod runs;
+mod snapshots;
+mod updates;
 mod wire;

@@ -86,8 +86,24 @@ async fn queries_may_repeat_themselves_and_hold_what_nobody_knows() {
         "service_id=db&service_id=db&plan_id=&plan_id=db-small&x&&=&y=%41&accepts_incomplete=maybe";
     let call = Call::new("DELETE", &format!("/v2/service_instances/i?{query}"));
     assert_eq!(broker.ask(call).await.status, 200);
+    // What cannot be read is nothing, and missed only where it is needed.
     let call = Call::new("DELETE", "/v2/service_instances/i?service_id=%FF&plan_id=p");
     assert_eq!(broker.ask(call).await.status, 400);
+    let binding = "/v2/service_instances/i/service_bindings/b";
+    let call = Call::new("DELETE", &format!("{binding}?service_id=%FF"));
+    assert_eq!(broker.ask(call).await.status, 410);
+    let odd = format!(
+        "service_id=%FF&plan_id=%FF&operation={}",
+        "x".repeat(10_001)
+    );
+    for (path, status) in [
+        ("/v2/catalog", 200),
+        ("/v2/service_instances/i", 404),
+        ("/v2/service_instances/i/last_operation", 200),
+    ] {
+        let call = Call::new("GET", &format!("{path}?{odd}"));
+        assert_eq!(broker.ask(call).await.status, status, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -180,8 +196,10 @@ async fn the_catalog_says_what_is_offered_and_is_sent_once_to_who_remembers_it()
         json!({"version": "1.0.0"})
     );
     assert_eq!(db["plans"][2]["bindable"], false);
-    let schema = "/services/1/plans/0/schemas/service_instance/create/parameters/required";
-    assert_eq!(answer.body.pointer(schema), Some(&json!(["size"])));
+    let services = answer.body["services"].as_array().unwrap();
+    let slow = services.iter().find(|one| one["id"] == "slow").unwrap();
+    let schema = "/plans/0/schemas/service_instance/create/parameters/required";
+    assert_eq!(slow.pointer(schema), Some(&json!(["size"])));
     let tag = answer.header("etag").to_owned();
     assert!(tag.starts_with('"') && tag.ends_with('"'));
     assert_eq!(
