@@ -114,7 +114,7 @@ pub struct Service {
     /// An OAuth client that the platform is to make for the dashboard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dashboard_client: Option<DashboardClient>,
-    /// Where the dashboard of an instance is, with [`INSTANCE_ID`] for the instance's id; for
+    /// Where the dashboard of an instance is, with `{instance_id}` for the instance's id; for
     /// offerings whose dashboard is known before an instance is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dashboard_url: Option<String>,

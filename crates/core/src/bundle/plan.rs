@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::field::{Field, Fields};
 use super::names::{is_semver, plan_id, shown};
+use super::schema::Seen;
 use super::service::{checked_id, description, id, metadata, name};
 use super::{
     ActionSpec, AsyncMode, MaintenanceInfo, ParameterSchema, Plan, Schemas, Service, schema, units,
@@ -34,9 +35,10 @@ pub(super) fn plans(field: &Field<'_>, namespace: Uuid, service: &str) -> Option
         ));
         return None;
     }
+    let seen = Seen::default();
     let plans: Vec<_> = items
         .iter()
-        .map(|item| plan(item, namespace, service))
+        .map(|item| plan(item, namespace, service, &seen))
         .collect();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut ids: BTreeMap<&PlanId, usize> = BTreeMap::new();
@@ -66,7 +68,7 @@ pub(super) fn plans(field: &Field<'_>, namespace: Uuid, service: &str) -> Option
         .filter(|_| unique)
 }
 
-fn plan(field: &Field<'_>, namespace: Uuid, service: &str) -> Option<Plan> {
+fn plan(field: &Field<'_>, namespace: Uuid, service: &str, seen: &Seen) -> Option<Plan> {
     let fields = field.fields(&[
         "name",
         "description",
@@ -91,7 +93,7 @@ fn plan(field: &Field<'_>, namespace: Uuid, service: &str) -> Option<Plan> {
     let metadata = fields.maybe("metadata", plan_metadata);
     let maintenance_info = fields.maybe("maintenance_info", maintenance_info);
     let maximum_polling_duration = fields.maybe("maximum_polling_duration", polling_duration);
-    let schemas = fields.maybe("schemas", schemas);
+    let schemas = fields.maybe("schemas", |field| schemas(field, seen));
     let values = fields.maybe("values", Field::json_object);
     let name = name?;
     let id = id?.unwrap_or_else(|| plan_id(namespace, service, &name).to_string());
@@ -185,11 +187,12 @@ fn polling_duration(field: &Field<'_>) -> Option<u32> {
     u32::try_from(secs).ok()
 }
 
-fn schemas(field: &Field<'_>) -> Option<Schemas> {
+fn schemas(field: &Field<'_>, seen: &Seen) -> Option<Schemas> {
     let fields = field.fields(&["provision", "update", "bind", "apply_defaults"])?;
-    let provision = fields.maybe("provision", schema::read);
-    let update = fields.maybe("update", schema::read);
-    let bind = fields.maybe("bind", schema::read);
+    let read = |field: &Field<'_>| schema::read(field, seen);
+    let provision = fields.maybe("provision", read);
+    let update = fields.maybe("update", read);
+    let bind = fields.maybe("bind", read);
     let apply_defaults = fields.maybe("apply_defaults", Field::flag);
     let schemas = Schemas {
         provision: provision?,

@@ -5,6 +5,8 @@
 //! be compiled, is an error; what Cloud Foundry refuses, which checks every schema against
 //! draft 4, is a warning. Common mistakes are found by hand first, for the sake of a hint.
 
+use std::cell::RefCell;
+
 use jsonschema::{Draft, draft4, draft6, draft7, draft201909, draft202012};
 use serde_json::Value as Json;
 
@@ -22,7 +24,7 @@ const TYPES: [&str; 7] = [
 ];
 
 /// Reads the schema in `field`.
-pub(super) fn read(field: &Field<'_>) -> Option<ParameterSchema> {
+pub(super) fn read(field: &Field<'_>, seen: &Seen) -> Option<ParameterSchema> {
     let entries = field.entries()?;
     let json = Json::Object(field.json_object()?);
     let draft = draft(field, &entries)?;
@@ -33,16 +35,34 @@ pub(super) fn read(field: &Field<'_>) -> Option<ParameterSchema> {
         ));
         return None;
     }
-    if !check(field, &json, draft) || !is_valid(field, &json, draft) {
+    if !check(field, &json, draft) {
         return None;
     }
-    let schema = ParameterSchema::new(json);
+    let schema = seen.equal_to(ParameterSchema::new(json));
+    // Compiling checks the draft's rules too, but tells the first breach only.
     if let Err(error) = schema.check() {
-        say(field, &error);
+        if is_valid(field, schema.json(), draft) {
+            say(field, &error);
+        }
         return None;
     }
     warn_draft_4(field, schema.json(), draft);
     Some(schema)
+}
+
+/// The schemas of one bundle: plans mostly have the same, and equal ones are compiled once.
+#[derive(Debug, Default)]
+pub(super) struct Seen(RefCell<Vec<ParameterSchema>>);
+
+impl Seen {
+    fn equal_to(&self, schema: ParameterSchema) -> ParameterSchema {
+        let mut seen = self.0.borrow_mut();
+        if let Some(known) = seen.iter().find(|known| **known == schema) {
+            return known.clone();
+        }
+        seen.push(schema.clone());
+        schema
+    }
 }
 
 /// Whether the defaults of the schema can be handed to actions.

@@ -11,6 +11,7 @@ mod good;
 mod hostile;
 mod mistakes;
 mod parameters;
+mod schemas;
 mod warnings;
 
 const NAMESPACE: Uuid = Uuid::from_u128(0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8);

@@ -10,6 +10,8 @@ use crate::harness::{Answer, Broker, Setup, eventually, root};
 
 mod cases;
 mod lives;
+mod maintained;
+mod polls;
 mod shapes;
 
 /// Every bundle for suites.
@@ -97,6 +99,11 @@ fn named() -> Value {
 
 fn reader() -> Value {
     json!({"role": "reader"})
+}
+
+fn is_error(answer: &Answer, status: u16, word: &str) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.body["error"], word, "{answer:?}");
 }
 
 impl Suite {
