@@ -6,6 +6,40 @@
 //! A call ends in a typed answer or a [`ClientError`], which knows what a platform has to do next: whether the request
 //! can be [repeated](ClientError::is_repeatable), and what may be [left](ClientError::orphan) at the broker.
 //! [`Client::wait`] and [`Client::mitigate`] then do it as platforms do.
+//!
+//! ```no_run
+//! use evenkeel_osb::client::{Client, Mode, Retries, Target, WaitEnd, WaitOptions};
+//! use evenkeel_osb::{Action, BindAnswer, BindRequest, DeleteAnswer, NewBinding, Query, UpdateRequest};
+//! use std::time::Duration;
+//!
+//! # async fn use_it(service_id: String, plan_id: String) -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new("https://broker.example", "platform", "secret".into())?
+//!     .with_retries(Retries { repeats: 3, ..Retries::default() })
+//!     .with_time_limit(Duration::from_secs(30));
+//!
+//! let change = UpdateRequest { service_id: service_id.clone(), plan_id: Some("large".into()), ..UpdateRequest::default() };
+//! client.update("db-1", &change, Mode::Synchronous).await?;
+//!
+//! let request = BindRequest::New(NewBinding {
+//!     service_id: service_id.clone(),
+//!     plan_id: plan_id.clone(),
+//!     ..NewBinding::default()
+//! });
+//! if let BindAnswer::Created(binding) = client.bind("db-1", "app-1", &request, Mode::Synchronous).await? {
+//!     let credentials = binding.credentials.unwrap_or_default();
+//!     println!("{} credentials", credentials.expose().len());
+//! }
+//!
+//! let answer = client.unbind("db-1", "app-1", &service_id, &plan_id, Mode::AcceptsIncomplete).await?;
+//! if let DeleteAnswer::InProgress(accepted) = answer {
+//!     let target = Target::Binding { instance_id: "db-1", binding_id: "app-1" };
+//!     let hints = Query { operation: accepted.operation, ..Query::default() };
+//!     let end = client.wait(Action::Unbind, target, &hints, &WaitOptions::default(), |_| {}).await?;
+//!     assert!(matches!(end, WaitEnd::Gone | WaitEnd::Ended(_)));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::time::Duration;
 

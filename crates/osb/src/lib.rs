@@ -150,3 +150,8 @@ pub use request::{Context, MaintenanceInfo, PreviousValues, ProvisionRequest, Up
 pub use secret::SecretObject;
 pub use timestamp::{Timestamp, TimestampError};
 pub use uri::{Query, decode_segment, encode_segment};
+
+/// The README's example compiles and holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
