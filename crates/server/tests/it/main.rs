@@ -4,6 +4,7 @@
 
 mod admin;
 mod broker;
+mod catalog;
 mod lifecycle;
 mod listener;
 mod order;
