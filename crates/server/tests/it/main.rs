@@ -5,6 +5,7 @@
 mod admin;
 mod broker;
 mod catalog;
+mod headers;
 mod lifecycle;
 mod listener;
 mod order;
