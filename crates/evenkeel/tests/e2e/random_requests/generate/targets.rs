@@ -43,7 +43,7 @@ impl Generator {
             let present = if parameter.required {
                 !self.chance.one_in(15)
             } else {
-                !self.chance.one_in(3)
+                !self.chance.one_in(6)
             };
             if present {
                 let value = self.query_value(parameter, offer);
@@ -108,7 +108,7 @@ impl Generator {
             return self.odd_value(&parameter.schema);
         }
         match parameter.name.as_str() {
-            "accepts_incomplete" => match self.chance.below(3) {
+            "accepts_incomplete" => match self.chance.below(6) {
                 0 => "false".to_owned(),
                 _ => "true".to_owned(),
             },
