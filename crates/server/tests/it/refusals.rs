@@ -61,6 +61,14 @@ async fn what_cannot_be_read_as_http_is_answered_in_json() {
     assert_eq!(client.answer().await.0, 200);
     client.send(b"garbage\r\n\r\n").await;
     assert_eq!(only_answer(&client.rest().await).0, 400);
+    // Also where both came at once.
+    let mut client = listening.connect().await;
+    let both = format!("{}garbage\r\n\r\n", get_catalog().repeat(3));
+    client.send(both.as_bytes()).await;
+    for _ in 0..3 {
+        assert_eq!(client.answer().await.0, 200);
+    }
+    assert_eq!(only_answer(&client.rest().await).0, 400);
 }
 
 #[tokio::test]
