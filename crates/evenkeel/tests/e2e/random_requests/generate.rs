@@ -190,13 +190,23 @@ impl Generator {
             }
             _ => json!({}),
         };
-        known.insert("parameters".to_owned(), parameters);
+        known.insert("parameters".to_owned(), parameters.clone());
         if !self.chance.one_in(3)
             && let Some(info) = offer.plan.get("maintenance_info")
         {
             known.insert("maintenance_info".to_owned(), info.clone());
         }
         let mut body = values::valid(description, schema, &known, &mut self.chance);
+        // Else most updates would change nothing.
+        if operation.id == "update" && self.chance.one_in(2) {
+            let plans = self
+                .offers
+                .iter()
+                .filter(|other| other.service_id == offer.service_id);
+            let plans: Vec<_> = plans.map(|other| other.plan_id.clone()).collect();
+            body["plan_id"] = Value::from(self.chance.pick(&plans).as_str());
+            body["parameters"] = parameters;
+        }
         if let Some(object) = body.as_object_mut()
             && self.chance.one_in(4)
         {
