@@ -5,7 +5,9 @@
 mod admin;
 mod bindings;
 mod broker;
+mod catalog;
 mod deletes;
+mod headers;
 mod isolation;
 mod lifecycle;
 mod limits;
