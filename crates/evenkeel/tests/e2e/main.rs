@@ -18,6 +18,7 @@ mod operator_acts;
 mod operator_secrets;
 mod operator_terminal;
 mod panics;
+mod platforms;
 mod poison;
 mod postgres;
 mod requests;
