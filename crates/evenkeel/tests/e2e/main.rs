@@ -8,6 +8,7 @@
 
 mod bundles;
 mod cluster;
+mod crossings;
 mod disk;
 mod harness;
 mod kills;
