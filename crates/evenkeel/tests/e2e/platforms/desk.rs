@@ -320,7 +320,8 @@ impl Desk {
                     Polled::Failed => Updated::Failed,
                 }
             }
-            _ if reply.is_trouble() || !self.calm => Updated::Unknown,
+            // Busy with an unbind, perhaps, that Cloud Controller did not wait for.
+            _ if reply.is_trouble() || reply.is_busy() || !self.calm => Updated::Unknown,
             _ => self.shock("an update was refused", &reply),
         }
     }
