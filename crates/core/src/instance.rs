@@ -86,10 +86,13 @@ pub fn settle(action: Action, state: &State, made_outputs: bool) -> Option<Settl
         (Action::Deprovision | Action::Unbind, false) => Status::DeleteFailed,
     };
     let makes = matches!(action, Action::Provision | Action::Update | Action::Bind);
+    // What is made in vain has to be known for the delete that follows; what was changed in vain
+    // must not show (specification: a failed PATCH applies none of its changes).
+    let shows = done || action != Action::Update;
     Some(Settlement {
         status: (!superseded).then_some(status),
         apply_desired: done && makes,
-        keep_outputs: makes && made_outputs,
+        keep_outputs: makes && made_outputs && shows,
         bindings_gone: done && action == Action::Deprovision,
     })
 }

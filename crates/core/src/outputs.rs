@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+mod requires;
+
 use crate::request::{Object, Outputs};
 
 const FIELDS: [&str; 11] = [

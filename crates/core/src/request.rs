@@ -97,6 +97,20 @@ pub struct BindingInput {
     /// `context` of the request.
     #[serde(default)]
     pub context: Object,
+    /// `predecessor_binding_id` of the request: the binding that this one takes over from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<String>,
+}
+
+/// `data` of earlier actions, as the store kept it.
+#[derive(Clone, PartialEq, Default)]
+pub struct KeptData {
+    /// Of the instance.
+    pub instance: Option<Value>,
+    /// Of the binding.
+    pub binding: Option<Value>,
+    /// Of the binding that this one takes over from.
+    pub predecessor: Option<Value>,
 }
 
 /// What was in force before an update.
@@ -143,13 +157,7 @@ impl JobBody {
     }
 
     /// The document that the action finds at `EVENKEEL_REQUEST` (DESIGN §6).
-    pub fn request_document(
-        &self,
-        job: JobId,
-        attempt: u32,
-        instance_data: Option<&Value>,
-        binding_data: Option<&Value>,
-    ) -> Value {
+    pub fn request_document(&self, job: JobId, attempt: u32, data: &KeptData) -> Value {
         let mut document = json!({
             "action": self.action,
             "job_id": job,
@@ -161,7 +169,7 @@ impl JobBody {
                 "plan": self.plan.name,
                 "parameters": self.instance.parameters,
                 "context": self.instance.context,
-                "data": instance_data,
+                "data": data.instance,
             },
         });
         if let Some(binding) = &self.binding {
@@ -170,8 +178,12 @@ impl JobBody {
                 "parameters": binding.parameters,
                 "bind_resource": binding.bind_resource,
                 "context": binding.context,
-                "data": binding_data,
+                "data": data.binding,
             });
+            if let Some(predecessor) = &binding.predecessor {
+                document["binding"]["predecessor"] =
+                    json!({ "id": predecessor, "data": data.predecessor });
+            }
         }
         if let Some(previous) = &self.previous {
             document["previous"] = json!({
@@ -256,6 +268,15 @@ macro_rules! shape_only {
             }
         }
     )+};
+}
+
+impl fmt::Debug for KeptData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptData")
+            .field("instance", &self.instance.as_ref().map(|_| "[redacted]"))
+            .field("binding", &self.binding.as_ref().map(|_| "[redacted]"))
+            .finish_non_exhaustive()
+    }
 }
 
 shape_only!(PlanInput, InstanceInput, BindingInput);

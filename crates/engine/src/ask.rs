@@ -66,6 +66,8 @@ pub struct Update {
 pub struct Deprovision {
     /// `instance_id`.
     pub instance: InstanceId,
+    /// `service_id`, asked only about what nobody knows.
+    pub service: Option<ServiceId>,
 }
 
 /// PUT of a binding.
@@ -75,10 +77,12 @@ pub struct Bind {
     pub instance: InstanceId,
     /// `binding_id`.
     pub binding: BindingId,
-    /// `service_id`.
-    pub service: ServiceId,
-    /// `plan_id`.
-    pub plan: PlanId,
+    /// `service_id`; a rotation may leave it out.
+    pub service: Option<ServiceId>,
+    /// `plan_id`; a rotation may leave it out.
+    pub plan: Option<PlanId>,
+    /// `predecessor_binding_id`: makes it a rotation, in which what is empty is the predecessor's.
+    pub predecessor: Option<BindingId>,
     /// `parameters`, `{}` if absent.
     pub parameters: Object,
     /// `bind_resource` (with `app_guid` of the body folded in), `{}` if absent.
@@ -94,6 +98,11 @@ pub struct Unbind {
     pub instance: InstanceId,
     /// `binding_id`.
     pub binding: BindingId,
+    /// `service_id`, asked only about what nobody knows.
+    pub service: Option<ServiceId>,
+    /// What is wrong with the ids that the query has to have, if anything is. Told only where the
+    /// binding exists.
+    pub missing: Option<String>,
 }
 
 /// What became of a request that was not refused.
@@ -164,6 +173,14 @@ pub enum Refusal {
     /// 422 for a PATCH, else 400: only a delete helps.
     #[error("the instance cannot be used: {}", standing(*.0))]
     Unusable(Status),
+    /// 400: only a delete of the binding helps.
+    #[error("binding {binding:?} cannot be used: {}", standing(*status))]
+    UnusableBinding {
+        /// `binding_id`.
+        binding: String,
+        /// How it stands.
+        status: Status,
+    },
     /// 422 for a PATCH that this plan or service will never carry out.
     #[error("{0}")]
     NotUpdatable(String),
@@ -195,9 +212,9 @@ fn offered(version: Option<&str>) -> String {
 
 fn standing(status: Status) -> &'static str {
     match status {
-        Status::Creating => "its provision is not over",
+        Status::Creating => "it is not made yet",
         Status::Ready => "it exists",
-        Status::CreateFailed => "its provision failed; delete it first",
+        Status::CreateFailed => "it could not be made; delete it first",
         Status::Deleting => "it is being deleted",
         Status::DeleteFailed => "its delete failed; delete it again first",
         Status::Deleted => "it was deleted",
@@ -231,7 +248,7 @@ mod tests {
             ),
             (
                 Refusal::Unusable(Status::CreateFailed),
-                "the instance cannot be used: its provision failed; delete it first",
+                "the instance cannot be used: it could not be made; delete it first",
             ),
         ] {
             assert_eq!(refusal.to_string(), words);

@@ -10,7 +10,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::attempt::{DisruptionCause, End, Evidence, RunReport, classify};
+use evenkeel_core::action::Action;
+use evenkeel_core::attempt::{DisruptionCause, End, Evidence, FailReason, RunReport, classify};
 use evenkeel_core::job::{Job, State};
 use evenkeel_core::panics::PanicVerdict;
 use evenkeel_core::request::Outputs;
@@ -19,7 +20,7 @@ use evenkeel_store::seam::{Claimed, Fence, Finish, Owned};
 
 use crate::drivers::Place;
 use crate::guard::{self, Caught};
-use crate::service::Shared;
+use crate::service::{Shared, run_blocking};
 use crate::{claims, faults, state_folders};
 
 mod prepare;
@@ -68,6 +69,41 @@ impl Outcome {
             outputs: report.outputs.ok(),
             progress: report.progress,
             end,
+        }
+    }
+}
+
+impl Outcome {
+    /// A bind that hands out what no platform would take has failed: told here, once, and not by
+    /// every fetch. What is private is kept, so that an unbind can clean up.
+    async fn check_granted(&mut self, shared: &Arc<Shared>, job: &Job) {
+        let Some(outputs) = self.outputs.as_mut() else {
+            return;
+        };
+        if self.end != End::Succeeded || job.action != Action::Bind {
+            return;
+        }
+        let (keeper, digest) = (Arc::clone(shared), job.bundle);
+        let pinned = match run_blocking(move || keeper.catalog.pinned(digest)).await {
+            Ok(Ok(pinned)) => pinned,
+            Ok(Err(error)) => {
+                tracing::warn!(job = %job.id, %error, "what its bundle requires cannot be read");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(job = %job.id, error, "what its bundle requires cannot be read");
+                return;
+            }
+        };
+        if let Err(message) = outputs.check_granted(&pinned.bundle.service.requires) {
+            *outputs = Outputs {
+                data: outputs.data.take(),
+                ..Outputs::default()
+            };
+            self.end = End::Failed {
+                reason: FailReason::BadOutput { message },
+                message: None,
+            };
         }
     }
 }
@@ -130,7 +166,10 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
         Entrance::Adopted => run::watch(shared, claimed, place, false, &about).await,
         Entrance::Exited(report) => Step::On(Outcome::report(*report, place.stop.is_cancelled())),
     };
-    let Step::On(outcome) = outcome else { return };
+    let Step::On(mut outcome) = outcome else {
+        return;
+    };
+    outcome.check_granted(shared, &claimed.job).await;
     faults::hit_about("engine.conclude", &about);
     conclude(shared, fence, outcome).await;
     faults::hit_about("engine.concluded", &about);
@@ -181,7 +220,7 @@ async fn concluded(shared: &Arc<Shared>, fence: Fence, job: &Job) {
         // Housekeeping comes by again.
         tracing::warn!(job = %job.id, %error, "the run folder could not be cleared");
     }
-    if job.state == State::Succeeded && job.action == evenkeel_core::action::Action::Deprovision {
+    if job.state == State::Succeeded && job.action == Action::Deprovision {
         state_folders::remove(shared, job.target.instance).await;
     }
     if job.state.is_final() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::ids::{AttemptId, JobId};
+use evenkeel_core::ids::{AttemptId, JobId, Platform};
 use evenkeel_core::job::StopReason;
 use evenkeel_executor::LogTail;
 use evenkeel_store::error::StoreError;
@@ -51,6 +51,11 @@ impl Engine {
     /// What readers may ask the store.
     pub fn read(&self) -> &dyn Read {
         &*self.shared.options.store
+    }
+
+    /// Whether a platform may be told of an instance that another one, or itself, has ordered.
+    pub fn is_shown(&self, to: &Platform, of: &Platform) -> bool {
+        submit::is_shown(&self.shared, to, of)
     }
 
     /// Orders an instance.

@@ -49,6 +49,8 @@ pub struct Options {
     pub per_service: u32,
     /// For actions that name no timeout.
     pub timeout: Duration,
+    /// Whether a platform (a user of the API) may not know of what another one ordered.
+    pub isolate_platforms: bool,
     /// From submit to a final state at the latest.
     pub deadline: Duration,
     /// How long final jobs and tombstones are kept.

@@ -13,30 +13,33 @@ use evenkeel_core::admit::{Ask, Verdict, admit};
 use evenkeel_core::bundle::{AsyncMode, Plan};
 use evenkeel_core::explain;
 use evenkeel_core::ids::{
-    BindingId, BindingUid, InstanceId, InstanceUid, JobId, PlanId, ServiceId,
+    BindingId, BindingUid, InstanceId, InstanceUid, JobId, PlanId, RequestDigest,
 };
 use evenkeel_core::job::{Job, State, StopReason};
-use evenkeel_core::request::{BindingInput, InstanceInput, JobBody, Named, Object, PlanInput};
-use evenkeel_store::error::StoreError;
-use evenkeel_store::seam::{CascadeUnbind, InstanceView, Standing, Submission, Submitted};
-use serde_json::{Value, json};
+use evenkeel_core::request::JobBody;
+use evenkeel_store::seam::{CascadeUnbind, Standing, Submission, Submitted};
 use tokio::time::{Instant, timeout_at};
 
 use crate::ask::{Answer, Caller, Refusal};
 use crate::catalog::Pinned;
 use crate::operator;
-use crate::service::{Shared, run_blocking};
+use crate::service::Shared;
 
 mod binding;
+mod canonical;
 mod instance;
+mod live;
 
 pub(crate) use binding::{bind, unbind};
 pub(crate) use instance::{deprovision, provision, update};
+pub(crate) use live::is_shown;
 
-/// How often a delete is judged again because bindings came or went meanwhile.
+/// How often a request is judged again because what it is about changed meanwhile.
 const MAX_STALE: u32 = 8;
 /// A waiter looks a job up itself at least this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long before its plan's maximum_polling_duration a job is stopped, besides its grace.
+const POLLING_MARGIN: Duration = Duration::from_secs(2);
 
 /// What an accepted request becomes.
 struct Order<'a> {
@@ -49,6 +52,10 @@ struct Order<'a> {
     plan: Option<&'a Plan>,
     plan_id: PlanId,
     ask: Ask,
+    /// See [`Submission`].
+    base: Option<RequestDigest>,
+    /// See [`Submission`].
+    becomes: Option<RequestDigest>,
     body: JobBody,
 }
 
@@ -82,10 +89,12 @@ fn refused(verdict: Verdict, order: &Order<'_>) -> Result<Known, Refusal> {
             order.binding.map_or_else(String::new, ToString::to_string),
         )),
         Verdict::Unusable(status) => Err(Refusal::Unusable(status)),
-        Verdict::Accept { .. } => Err(Refusal::Unavailable(
-            "the request crossed another one; send it again".to_owned(),
-        )),
+        Verdict::Accept { .. } => Err(stale()),
     }
+}
+
+fn stale() -> Refusal {
+    Refusal::Unavailable("what it is about keeps changing; send it again".to_owned())
 }
 
 impl Order<'_> {
@@ -97,12 +106,7 @@ impl Order<'_> {
     }
 
     fn mode(&self) -> AsyncMode {
-        // What has no action has nothing to wait for.
-        self.pinned
-            .bundle
-            .actions
-            .get(&self.action)
-            .map_or(AsyncMode::Unsupported, |action| action.async_mode)
+        live::mode(self.pinned, self.action)
     }
 
     fn check_async(&self) -> Result<(), Refusal> {
@@ -132,66 +136,61 @@ fn check_maintenance(plan: &Plan, sent: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// Hands the order to the store and answers the caller, now or when the job has ended.
+/// Hands the order to the store and answers the caller, now or when the job has ended. `None` if
+/// what it is about has changed since the order was made: it is to be made again.
 async fn place(
     shared: &Arc<Shared>,
-    order: Order<'_>,
-    unbind_for: Option<&InstanceView>,
-) -> Result<Answer, Refusal> {
+    order: &Order<'_>,
+    cascade: Vec<CascadeUnbind>,
+) -> Result<Option<Answer>, Refusal> {
     let options = &shared.options;
-    for _ in 0..MAX_STALE {
-        let now = shared.now();
-        let cascade = match unbind_for {
-            Some(view) => cascade(shared, &order, view).await?,
-            None => Vec::new(),
-        };
-        let actions = &order.pinned.bundle.actions;
-        let submission = Submission {
-            job: JobId(options.world.id()),
-            action: order.action,
-            platform: order.caller.platform.clone(),
-            instance: order.instance.clone(),
-            new_instance_uid: InstanceUid(options.world.id()),
-            binding: order
-                .binding
-                .map(|id| (id.clone(), BindingUid(options.world.id()))),
-            service: order.pinned.bundle.service.id.clone(),
-            plan: order.plan_id.clone(),
-            bundle: order.pinned.digest,
-            digest: order.ask.digest,
-            body: order.body.clone(),
-            retries: actions
-                .get(&order.action)
-                .map_or(0, |action| action.retries),
-            at: now,
-            deadline_at: now.plus(deadline(shared, &order)),
-            cascade,
-            cascade_without_jobs: !actions.contains_key(&Action::Unbind),
-        };
-        // Subscribed before the job can end, so that its end is not missed.
-        let finished = shared.finished.subscribe();
-        match options.store.submit(submission).await? {
-            Submitted::Accepted { job, stopped } => {
-                for job in stopped {
-                    shared.drivers.stop(job);
-                }
-                shared.wake.notify_one();
-                tracing::info!(job = %job.id, action = %job.action, instance = %order.instance, "accepted");
-                if order.answers_later() {
-                    return Ok(Answer::InProgress(job.id));
-                }
-                return wait(shared, &order, job.id, finished, true).await;
+    let now = shared.now();
+    let actions = &order.pinned.bundle.actions;
+    let submission = Submission {
+        job: JobId(options.world.id()),
+        action: order.action,
+        platform: order.caller.platform.clone(),
+        instance: order.instance.clone(),
+        new_instance_uid: InstanceUid(options.world.id()),
+        binding: order
+            .binding
+            .map(|id| (id.clone(), BindingUid(options.world.id()))),
+        service: order.pinned.bundle.service.id.clone(),
+        plan: order.plan_id.clone(),
+        bundle: order.pinned.digest,
+        digest: order.ask.digest,
+        base: order.base,
+        becomes: order.becomes,
+        isolated: options.isolate_platforms,
+        body: order.body.clone(),
+        retries: actions
+            .get(&order.action)
+            .map_or(0, |action| action.retries),
+        at: now,
+        deadline_at: now.plus(deadline(shared, order.plan)),
+        cascade,
+        cascade_without_jobs: !actions.contains_key(&Action::Unbind),
+    };
+    // Subscribed before the job can end, so that its end is not missed.
+    let finished = shared.finished.subscribe();
+    match options.store.submit(submission).await? {
+        Submitted::Accepted { job, stopped } => {
+            for job in stopped {
+                shared.drivers.stop(job);
             }
-            Submitted::Refused(verdict) => {
-                let known = refused(verdict, &order)?;
-                return known_answer(shared, &order, known).await;
+            shared.wake.notify_one();
+            tracing::info!(job = %job.id, action = %job.action, instance = %order.instance, "accepted");
+            if order.answers_later() {
+                return Ok(Some(Answer::InProgress(job.id)));
             }
-            Submitted::Stale => {}
+            wait(shared, order, job.id, finished, true).await.map(Some)
         }
+        Submitted::Refused(verdict) => {
+            let known = refused(verdict, order)?;
+            known_answer(shared, order, known).await.map(Some)
+        }
+        Submitted::Stale => Ok(None),
     }
-    Err(Refusal::Unavailable(
-        "bindings of the instance keep changing; send it again".to_owned(),
-    ))
 }
 
 async fn known_answer(
@@ -202,8 +201,9 @@ async fn known_answer(
     match known {
         Known::Already => Ok(Answer::Already),
         Known::InProgress(job) if order.caller.accepts_incomplete => Ok(Answer::InProgress(job)),
-        // A repeated synchronous request waits with the first one.
         Known::InProgress(job) => {
+            order.check_async()?;
+            // A repeated synchronous request waits with the first one.
             wait(shared, order, job, shared.finished.subscribe(), false).await
         }
     }
@@ -262,249 +262,20 @@ fn ended(job: Job) -> Result<Answer, Refusal> {
     })
 }
 
-fn deadline(shared: &Shared, order: &Order<'_>) -> Duration {
-    let polling = order.plan.and_then(|plan| plan.maximum_polling_duration);
-    let polling = polling.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.into()));
-    shared.options.deadline.min(polling)
-}
-
-/// An unbind for each binding that is not gone: a delete leaves nothing behind.
-async fn cascade(
-    shared: &Arc<Shared>,
-    order: &Order<'_>,
-    view: &InstanceView,
-) -> Result<Vec<CascadeUnbind>, Refusal> {
-    let Some(action) = order.pinned.bundle.actions.get(&Action::Unbind) else {
-        return Ok(Vec::new());
-    };
-    let bindings = shared.options.store.bindings(&view.id).await?;
-    let unbinds = bindings.into_iter().map(|known| CascadeUnbind {
-        job: JobId(shared.options.world.id()),
-        binding: known.id.clone(),
-        body: JobBody {
-            action: Action::Unbind,
-            binding: Some(binding::input(&known)),
-            ..order.body.clone()
-        },
-        retries: action.retries,
+/// When a job is final at the latest. A platform takes an operation for failed when its plan's
+/// maximum_polling_duration has passed: the run has to have ended by then.
+pub(crate) fn deadline(shared: &Shared, plan: Option<&Plan>) -> Duration {
+    let options = &shared.options;
+    let polling = plan.and_then(|plan| plan.maximum_polling_duration);
+    let polling = polling.map_or(Duration::MAX, |seconds| {
+        let whole = Duration::from_secs(seconds.into());
+        whole
+            .saturating_sub(options.grace + POLLING_MARGIN)
+            .max(whole / 2)
     });
-    Ok(unbinds.collect())
-}
-
-/// The offering of a request: as it is offered now.
-fn offered(shared: &Shared, service: &ServiceId) -> Option<Pinned> {
-    shared.catalog.current().service(service).cloned()
-}
-
-/// An instance that lives, as a request about it finds it.
-struct Live {
-    standing: Standing,
-    view: InstanceView,
-    pinned: Pinned,
-}
-
-/// Finds the instance of a request; `None` if it does not live.
-async fn live(
-    shared: &Arc<Shared>,
-    instance: &InstanceId,
-    binding: Option<&BindingId>,
-) -> Result<Option<Live>, Refusal> {
-    let store = &shared.options.store;
-    let standing = store.standing(instance, binding).await?;
-    let view = store
-        .instance(instance)
-        .await?
-        .filter(|view| view.deleted_at.is_none());
-    let pinned = pinned_to(shared, &standing).await?;
-    Ok(view.zip(pinned).map(|(view, pinned)| Live {
-        standing,
-        view,
-        pinned,
-    }))
-}
-
-impl Live {
-    /// Only a delete can do without what is damaged.
-    fn undamaged(self) -> Result<Self, Refusal> {
-        match &self.view.damage {
-            None => Ok(self),
-            Some(damage) => Err(StoreError::Damaged(damage.clone()).into()),
-        }
-    }
-
-    /// The order of an action for this instance as it is, on the content that it is pinned to.
-    fn order<'a>(
-        &'a self,
-        caller: &'a Caller,
-        instance: &'a InstanceId,
-        binding: Option<(&'a BindingId, BindingInput)>,
-        ask: Ask,
-    ) -> Order<'a> {
-        let (binding, input) = binding.unzip();
-        Order {
-            caller,
-            action: ask.action,
-            instance,
-            binding,
-            pinned: &self.pinned,
-            plan: self.pinned.plan(&self.view.plan),
-            plan_id: self.view.plan.clone(),
-            ask,
-            body: JobBody {
-                action: ask.action,
-                service: named_service(&self.pinned),
-                plan: plan_of(&self.pinned, &self.view.plan),
-                instance: instance_input(&self.view),
-                binding: input,
-                previous: None,
-                identity: caller.identity.clone(),
-            },
-        }
-    }
-}
-
-/// What tells requests of an action apart.
-fn ask(shared: &Shared, action: Action, what: &Value) -> Ask {
-    let canonical = canonical(&json!({ "action": action, "what": what }));
-    Ask {
-        action,
-        digest: shared.options.store.digest(&canonical),
-    }
-}
-
-/// The content that an instance is pinned to.
-async fn pinned_to(shared: &Arc<Shared>, standing: &Standing) -> Result<Option<Pinned>, Refusal> {
-    let Some(digest) = standing.bundle else {
-        return Ok(None);
-    };
-    let keeper = Arc::clone(shared);
-    let found = run_blocking(move || keeper.catalog.pinned(digest)).await;
-    match found {
-        Ok(Ok(pinned)) => Ok(Some(pinned)),
-        Ok(Err(error)) => Err(Refusal::Unavailable(format!(
-            "the copy of bundle {digest} that the instance is pinned to cannot be read: {error}"
-        ))),
-        Err(error) => Err(Refusal::Unavailable(error)),
-    }
-}
-
-fn unknown_service(service: &ServiceId) -> Refusal {
-    Refusal::BadRequest {
-        message: format!("service_id {:?} is not in the catalog", service.as_str()),
-    }
-}
-
-fn unknown_plan(pinned: &Pinned, plan: &PlanId) -> Refusal {
-    let service = &pinned.bundle.service.name;
-    Refusal::BadRequest {
-        message: format!(
-            "plan_id {:?} is not a plan of service {service:?}",
-            plan.as_str()
-        ),
-    }
-}
-
-fn named_service(pinned: &Pinned) -> Named<ServiceId> {
-    let service = &pinned.bundle.service;
-    Named {
-        id: service.id.clone(),
-        name: service.name.clone(),
-    }
-}
-
-fn plan_input(plan: &Plan) -> PlanInput {
-    PlanInput {
-        id: plan.id.clone(),
-        name: plan.name.clone(),
-        values: plan.values.clone(),
-        maintenance_version: plan
-            .maintenance_info
-            .as_ref()
-            .map(|info| info.version.clone()),
-    }
-}
-
-/// The plan that an instance is on, also where its bundle no longer has it.
-fn plan_of(pinned: &Pinned, id: &PlanId) -> PlanInput {
-    pinned.plan(id).map_or_else(
-        || PlanInput {
-            id: id.clone(),
-            name: id.to_string(),
-            values: Object::new(),
-            maintenance_version: None,
-        },
-        plan_input,
-    )
-}
-
-fn instance_input(view: &InstanceView) -> InstanceInput {
-    InstanceInput {
-        id: view.id.to_string(),
-        parameters: view.parameters.clone(),
-        context: view.context.clone(),
-        organization_guid: view.organization_guid.clone(),
-        space_guid: view.space_guid.clone(),
-    }
-}
-
-/// The bytes whose digest tells requests apart: JSON with sorted keys at every level.
-fn canonical(value: &Value) -> Vec<u8> {
-    fn sorted(value: &Value) -> Value {
-        match value {
-            Value::Object(map) => {
-                let mut entries: Vec<_> = map.iter().collect();
-                entries.sort_by(|a, b| a.0.cmp(b.0));
-                // As pairs, so that the order is kept whatever a JSON map does with it.
-                json!([
-                    "{}",
-                    entries
-                        .into_iter()
-                        .map(|(key, value)| json!([key, sorted(value)]))
-                        .collect::<Vec<_>>()
-                ])
-            }
-            Value::Array(items) => json!(["[]", items.iter().map(sorted).collect::<Vec<_>>()]),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-        }
-    }
-    sorted(value).to_string().into_bytes()
+    options.deadline.min(polling)
 }
 
 fn judge(ask: Ask, standing: &Standing) -> Verdict {
     admit(ask, standing.instance.as_ref(), standing.binding.as_ref())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_canonical_form_does_not_depend_on_the_order_of_keys() {
-        let one: Value =
-            serde_json::from_str(r#"{"a":{"x":1,"y":[{"p":1,"q":2}]},"b":2}"#).unwrap();
-        let two: Value =
-            serde_json::from_str(r#"{"b":2,"a":{"y":[{"q":2,"p":1}],"x":1}}"#).unwrap();
-        assert_eq!(canonical(&one), canonical(&two));
-    }
-
-    #[test]
-    fn different_documents_have_different_canonical_forms() {
-        let documents = [
-            json!({}),
-            json!([]),
-            json!(["{}", []]),
-            json!(["[]", []]),
-            json!({ "a": 1 }),
-            json!([["a", 1]]),
-            json!({ "a": "1" }),
-            json!({ "a": { "b": 1 } }),
-            json!({ "a": [["b", 1]] }),
-            json!([1, 2]),
-            json!([2, 1]),
-            json!(null),
-            json!({ "a": null }),
-        ];
-        let forms: std::collections::BTreeSet<_> = documents.iter().map(canonical).collect();
-        assert_eq!(forms.len(), documents.len());
-    }
 }

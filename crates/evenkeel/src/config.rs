@@ -54,6 +54,7 @@ pub(crate) struct Osb {
     pub(crate) listen: SocketAddr,
     pub(crate) sync_limit: Time,
     pub(crate) deleted_as: DeletedAs,
+    pub(crate) isolate_platforms: bool,
     /// None: one with a generated password.
     pub(crate) users: Vec<User>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::Response;
-use evenkeel_core::ids::Platform;
+use evenkeel_core::ids::{Platform, ServiceId};
 use evenkeel_core::request::Object;
 use evenkeel_engine::ask::Caller;
 use evenkeel_engine::{Engine, faults};
@@ -146,6 +146,11 @@ impl Ask<'_> {
         Ok(parse_body(&bytes)?)
     }
 
+    /// The offering that the query names, if it can be one.
+    fn service(&self) -> Option<ServiceId> {
+        ServiceId::new(self.query.service_id.clone()?).ok()
+    }
+
     fn caller(&self) -> Caller {
         Caller {
             platform: self.platform.clone(),
@@ -229,11 +234,11 @@ impl OsbState {
             Route::Provision(instance) => self.provision(ask, instance).await,
             Route::Update(instance) => self.update(ask, instance).await,
             Route::Deprovision(instance) => self.deprovision(ask, instance).await,
-            Route::Instance(instance) => self.instance(&instance).await,
+            Route::Instance(instance) => self.instance(&ask, &instance).await,
             Route::InstancePoll(instance) => self.poll_instance(&ask, &instance).await,
             Route::Bind(instance, binding) => self.bind(ask, instance, binding).await,
             Route::Unbind(instance, binding) => self.unbind(ask, instance, binding).await,
-            Route::Binding(instance, binding) => self.binding(&instance, &binding).await,
+            Route::Binding(instance, binding) => self.binding(&ask, &instance, &binding).await,
             Route::BindingPoll(instance, binding) => {
                 self.poll_binding(&ask, &instance, &binding).await
             }

@@ -12,6 +12,7 @@ use evenkeel_core::ids::{
 };
 use evenkeel_core::job::{Job, StopReason};
 use evenkeel_core::policy::Policy;
+use evenkeel_core::request::Object;
 use evenkeel_core::time::Timestamp;
 
 use crate::error::StoreError;
@@ -97,6 +98,15 @@ pub trait Store: Read {
 
     /// Accepts a job, if `admit` says so.
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError>;
+
+    /// Keeps the newest context of an instance that lives and for which no job is under way; says
+    /// whether it did.
+    async fn keep_context(
+        &self,
+        instance: InstanceUid,
+        context: Object,
+        at: Timestamp,
+    ) -> Result<bool, StoreError>;
 
     /// Claims due jobs, oldest first but fairly between services: round robin over services,
     /// none over `per_service`. A due job whose budget is spent or whose deadline has passed ends

@@ -36,6 +36,7 @@ use evenkeel_core::ids::{
 };
 use evenkeel_core::job::{Job, StopReason};
 use evenkeel_core::policy::Policy;
+use evenkeel_core::request::Object;
 use evenkeel_core::time::Timestamp;
 
 use self::open::Database;
@@ -189,6 +190,17 @@ impl Store for SqliteStore {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
         self.writer
             .call(move |db| submit::submit(db, &submission))
+            .await
+    }
+
+    async fn keep_context(
+        &self,
+        instance: InstanceUid,
+        context: Object,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.writer
+            .call(move |db| rows::instance::keep_context(db, instance, &context, at))
             .await
     }
 

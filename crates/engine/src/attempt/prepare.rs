@@ -102,12 +102,9 @@ async fn plan_run(
     };
     let state = state_folders::make(shared, job.target.instance).await?;
     let attempt = claimed.fence.attempt;
-    let request = inputs.body.request_document(
-        job.id,
-        job.attempts,
-        inputs.instance_data.as_ref(),
-        inputs.binding_data.as_ref(),
-    );
+    let request = inputs
+        .body
+        .request_document(job.id, job.attempts, &inputs.data);
     Ok(Prepared::Run(Box::new(RunSpec {
         attempt,
         env: environment(claimed, &inputs, &pinned),

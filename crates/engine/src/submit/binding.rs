@@ -1,14 +1,21 @@
-//! PUT and DELETE of a binding.
+//! PUT and DELETE of a binding, and rotation: a PUT that names a predecessor.
 
 use std::sync::Arc;
 
 use evenkeel_core::action::Action;
+use evenkeel_core::admit::Verdict;
 use evenkeel_core::bundle::{Plan, Requirement};
-use evenkeel_core::request::BindingInput;
+use evenkeel_core::ids::BindingId;
+use evenkeel_core::instance::Status;
+use evenkeel_core::request::{BindingInput, Object};
+use evenkeel_core::time::Timestamp;
+use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::BindingView;
 use serde_json::{Value, json};
 
-use super::{answered, ask, judge, known_answer, live, place};
+use super::canonical::ask;
+use super::live::{Live, binding_input, live, offered_needs_async};
+use super::{answered, judge, known_answer, place, stale};
 use crate::ask::{Answer, Bind, Caller, Refusal, Unbind};
 use crate::catalog::Pinned;
 use crate::parameters;
@@ -19,39 +26,153 @@ pub(crate) async fn bind(
     caller: Caller,
     wish: Bind,
 ) -> Result<Answer, Refusal> {
-    let live = live(shared, &wish.instance, Some(&wish.binding)).await?;
+    let live = live(shared, &caller, &wish.instance, Some(&wish.binding)).await?;
     let live = live
         .ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?
         .undamaged()?;
-    let asked = json!({
-        "service": wish.service,
-        "plan": wish.plan,
-        "parameters": wish.parameters,
-        "bind_resource": wish.bind_resource,
-    });
-    let input = BindingInput {
+    let mut input = BindingInput {
         id: wish.binding.to_string(),
         parameters: wish.parameters.clone(),
         bind_resource: wish.bind_resource.clone(),
         context: wish.context.clone(),
+        predecessor: wish.predecessor.as_ref().map(BindingId::to_string),
     };
+    // Not the plan: the instance's may change while the binding stays as it is.
+    let asked = json!({
+        "parameters": wish.parameters,
+        "bind_resource": without_annotations(&wish.bind_resource),
+        "predecessor": wish.predecessor,
+    });
     let ask = ask(shared, Action::Bind, &asked);
-    let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
-    if let Some(known) = answered(&judge(order.ask, &live.standing), &|| order.name()) {
-        return known_answer(shared, &order, known?).await;
+    let verdict = judge(ask, &live.standing);
+    let name = || format!("binding {:?}", wish.binding.as_str());
+    let fits = fits(&live, &wish);
+    if let Some(known) = answered(&verdict, &name) {
+        let known = known?;
+        if !fits {
+            return Err(Refusal::Conflict { what: name() });
+        }
+        let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
+        return known_answer(shared, &order, known).await;
     }
-    if live.view.service != wish.service || live.view.plan != wish.plan {
+    if !fits {
         return Err(Refusal::BadRequest {
             message: "service_id and plan_id have to be those of the instance".to_owned(),
         });
     }
-    check_bindable(&live.pinned, order.plan)?;
-    check_app(&live.pinned, &wish)?;
-    order.check_async()?;
-    if let Some(plan) = order.plan {
-        parameters::check(plan, Action::Bind, &wish.parameters)?;
+    let plan = live.pinned.plan(&live.view.plan);
+    check_bindable(&live.pinned, plan)?;
+    if let Some(predecessor) = &wish.predecessor {
+        let known = predecessor_of(shared, &live, &wish, predecessor).await?;
+        inherit(&mut input, known);
     }
-    place(shared, order, None).await
+    check_app(&live.pinned, &input)?;
+    let given = input.parameters.clone();
+    let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
+    order.check_async()?;
+    if let Some(plan) = plan {
+        parameters::check(plan, Action::Bind, &given)?;
+    }
+    if let Verdict::Unusable(status) = verdict {
+        return Err(unusable(&live, status, &wish.binding));
+    }
+    place(shared, &order, Vec::new()).await?.ok_or_else(stale)
+}
+
+/// Whether the offering and the plan that a request names (a rotation may name none) are those
+/// of the instance.
+fn fits(live: &Live, wish: &Bind) -> bool {
+    let service = wish.service.as_ref();
+    let plan = wish.plan.as_ref();
+    service.is_none_or(|named| *named == live.view.service)
+        && plan.is_none_or(|named| *named == live.view.plan)
+}
+
+/// Cloud Foundry's annotations of the application: they change, and mean nothing to a binding.
+fn without_annotations(bind_resource: &Object) -> Object {
+    let mut without = bind_resource.clone();
+    without.remove("app_annotations");
+    without
+}
+
+fn unusable(live: &Live, status: Status, binding: &BindingId) -> Refusal {
+    if live.view.status == Status::Ready {
+        Refusal::UnusableBinding {
+            binding: binding.to_string(),
+            status,
+        }
+    } else {
+        Refusal::Unusable(status)
+    }
+}
+
+fn bad_request(message: String) -> Refusal {
+    Refusal::BadRequest { message }
+}
+
+/// The binding that a rotation takes over from: a usable one of the same instance. (What is wrong
+/// with it is a 400, since Cloud Foundry cleans up after a 422 that it does not know.)
+async fn predecessor_of(
+    shared: &Arc<Shared>,
+    live: &Live,
+    wish: &Bind,
+    predecessor: &BindingId,
+) -> Result<BindingView, Refusal> {
+    let told = |what: &str| {
+        bad_request(format!(
+            "predecessor_binding_id: binding {:?} {what}",
+            predecessor.as_str()
+        ))
+    };
+    let rotatable = live.pinned.plan(&live.view.plan);
+    if !rotatable.is_some_and(|plan| plan.binding_rotatable) {
+        return Err(bad_request(
+            "bindings of this plan cannot be rotated (predecessor_binding_id): make a new one and \
+             delete the old one"
+                .to_owned(),
+        ));
+    }
+    if *predecessor == wish.binding {
+        return Err(told("cannot take over from itself"));
+    }
+    let store = &shared.options.store;
+    let known = store.binding(&wish.instance, predecessor).await?;
+    let known = known.filter(|known| known.deleted_at.is_none() && known.instance == live.view.uid);
+    let known = known.ok_or_else(|| told("is not a binding of this instance"))?;
+    if let Some(damage) = known.damage {
+        return Err(StoreError::Damaged(damage).into());
+    }
+    match known.status {
+        Status::Ready if known.active.is_empty() => {}
+        Status::Creating | Status::CreateFailed => return Err(told("is not made")),
+        Status::Ready | Status::Deleting | Status::DeleteFailed | Status::Deleted => {
+            return Err(told("is being deleted"));
+        }
+    }
+    let expires_at = known.outputs.expires_at.as_deref();
+    if has_passed(expires_at, shared.now()) {
+        return Err(told("has expired"));
+    }
+    Ok(known)
+}
+
+fn has_passed(expires_at: Option<&str>, now: Timestamp) -> bool {
+    expires_at
+        .and_then(|text| text.parse::<jiff::Timestamp>().ok())
+        .is_some_and(|at| at.as_millisecond() <= now.as_millis())
+}
+
+/// What a rotation does not say is its predecessor's.
+fn inherit(input: &mut BindingInput, predecessor: BindingView) {
+    for (own, old) in [
+        (&mut input.parameters, predecessor.parameters),
+        (&mut input.bind_resource, predecessor.bind_resource),
+        (&mut input.context, predecessor.context),
+    ] {
+        if own.is_empty() {
+            *own = old;
+        }
+    }
 }
 
 fn check_bindable(pinned: &Pinned, plan: Option<&Plan>) -> Result<(), Refusal> {
@@ -59,23 +180,23 @@ fn check_bindable(pinned: &Pinned, plan: Option<&Plan>) -> Result<(), Refusal> {
     if own.unwrap_or(pinned.bundle.service.bindable) {
         return Ok(());
     }
-    Err(Refusal::BadRequest {
-        message: format!(
-            "service {:?} is not bindable on this plan",
-            pinned.bundle.service.name
-        ),
-    })
+    Err(bad_request(format!(
+        "service {:?} is not bindable on this plan",
+        pinned.bundle.service.name
+    )))
 }
 
-/// Logs can only be drained, and volumes only be mounted, for an application.
-fn check_app(pinned: &Pinned, wish: &Bind) -> Result<(), Refusal> {
+/// Logs can only be drained, and volumes only be mounted, for an application. (A route is bound
+/// by itself.)
+fn check_app(pinned: &Pinned, input: &BindingInput) -> Result<(), Refusal> {
     let needs_app = pinned.bundle.service.requires.iter().any(|requirement| {
         matches!(
             requirement,
             Requirement::SyslogDrain | Requirement::VolumeMount
         )
     });
-    if needs_app && !wish.bind_resource.contains_key("app_guid") {
+    let is_for = |name: &str| input.bind_resource.contains_key(name);
+    if needs_app && !is_for("app_guid") && !is_for("route") {
         return Err(Refusal::RequiresApp);
     }
     Ok(())
@@ -86,31 +207,30 @@ pub(crate) async fn unbind(
     caller: Caller,
     wish: Unbind,
 ) -> Result<Answer, Refusal> {
-    let no_binding = || Refusal::NoBinding(wish.binding.to_string());
-    let live = live(shared, &wish.instance, Some(&wish.binding))
-        .await?
-        .ok_or_else(no_binding)?;
-    let known = shared
-        .options
-        .store
-        .binding(&wish.instance, &wish.binding)
-        .await?;
-    let known = known
-        .filter(|known| known.deleted_at.is_none())
-        .ok_or_else(no_binding)?;
-    let ask = ask(shared, Action::Unbind, &Value::Null);
-    let binding = Some((&wish.binding, input(&known)));
-    let order = live.order(&caller, &wish.instance, binding, ask);
-    order.check_async()?;
-    place(shared, order, None).await
-}
-
-/// A binding as its actions see it.
-pub(super) fn input(known: &BindingView) -> BindingInput {
-    BindingInput {
-        id: known.id.to_string(),
-        parameters: known.parameters.clone(),
-        bind_resource: known.bind_resource.clone(),
-        context: known.context.clone(),
+    let live = live(shared, &caller, &wish.instance, Some(&wish.binding)).await?;
+    let store = &shared.options.store;
+    let known = match &live {
+        Some(_) => store.binding(&wish.instance, &wish.binding).await?,
+        None => None,
+    };
+    let known = known.filter(|known| known.deleted_at.is_none());
+    // Before 410, and also of what nobody knows; what is known asks its own content.
+    let needs_async = match &live {
+        Some(live) => live.needs_async(Action::Unbind),
+        None => offered_needs_async(shared, wish.service.as_ref(), Action::Unbind),
+    };
+    if needs_async && !caller.accepts_incomplete {
+        return Err(Refusal::AsyncRequired);
     }
+    let (Some(live), Some(known)) = (live, known) else {
+        return Err(Refusal::NoBinding(wish.binding.to_string()));
+    };
+    // After 410: of a binding that nobody knows the ids are not asked for.
+    if let Some(missing) = wish.missing {
+        return Err(bad_request(missing));
+    }
+    let ask = ask(shared, Action::Unbind, &Value::Null);
+    let binding = Some((&wish.binding, binding_input(&known)));
+    let order = live.order(&caller, &wish.instance, binding, ask);
+    place(shared, &order, Vec::new()).await?.ok_or_else(stale)
 }

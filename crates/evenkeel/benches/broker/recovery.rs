@@ -172,6 +172,9 @@ fn order(service: &Service, nth: u32, at: Timestamp, store: &SqliteStore) -> Sub
         plan: plan.id.clone(),
         bundle: service.bundle,
         digest: store.digest(id.as_bytes()),
+        base: None,
+        becomes: None,
+        isolated: false,
         body: JobBody {
             action: Action::Provision,
             service: Named {

@@ -57,6 +57,7 @@ pub(crate) struct RawOsb {
     pub(crate) listen: String,
     pub(crate) sync_limit: Time,
     pub(crate) deleted_as: DeletedAs,
+    pub(crate) isolate_platforms: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) users: Vec<RawUser>,
 }
@@ -67,6 +68,7 @@ impl Default for RawOsb {
             listen: "127.0.0.1:8080".to_owned(),
             sync_limit: Time::from_secs(50),
             deleted_as: DeletedAs::Succeeded,
+            isolate_platforms: false,
             users: Vec::new(),
         }
     }

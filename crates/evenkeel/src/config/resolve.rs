@@ -9,6 +9,8 @@ use super::raw::{RawConfig, RawJobs, RawRecovery, RawUser};
 use super::units::{Count, Time};
 use super::{Config, Jobs, Osb, Password, Process, Recovery, RunAs, User};
 
+/// Platforms wait for 60 s, and take an operation whose answer is later for lost.
+const LONGEST_SYNC: Time = Time::from_secs(55);
 /// Shims show themselves twice a second.
 const LEAST_SILENCE: Time = Time::from_secs(2);
 
@@ -65,8 +67,9 @@ pub(super) fn resolve(
         namespace: raw.namespace,
         osb: Osb {
             listen: osb_listen,
-            sync_limit: raw.osb.sync_limit,
+            sync_limit: judge.sync_limit(raw.osb.sync_limit),
             deleted_as: raw.osb.deleted_as,
+            isolate_platforms: raw.osb.isolate_platforms,
             users: judge.users(raw.osb.users),
         },
         admin_listen,
@@ -221,6 +224,16 @@ impl Judge<'_> {
             hold_after,
             hold_quiet,
         }
+    }
+
+    fn sync_limit(&mut self, sync_limit: Time) -> Time {
+        if sync_limit > LONGEST_SYNC {
+            self.wrong(
+                "osb.sync_limit",
+                format!("{sync_limit} is longer than platforms wait: at most {LONGEST_SYNC}; what takes longer is asynchronous"),
+            );
+        }
+        sync_limit
     }
 
     fn silent_after(&mut self, silent_after: Time) -> Time {

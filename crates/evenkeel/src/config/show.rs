@@ -23,6 +23,7 @@ impl Config {
                 listen: self.osb.listen.to_string(),
                 sync_limit: self.osb.sync_limit,
                 deleted_as: self.osb.deleted_as,
+                isolate_platforms: self.osb.isolate_platforms,
                 users: self.osb.users.iter().map(user).collect(),
             },
             admin: RawAdmin {

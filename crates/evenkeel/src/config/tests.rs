@@ -31,6 +31,7 @@ fn what_is_shown_reads_as_itself() {
         listen = "[::1]:1"
         sync_limit = "2s"
         deleted_as = "gone"
+        isolate_platforms = true
         [[osb.users]]
         name = "cf"
         password_file = "secret"
@@ -111,6 +112,7 @@ fn every_mistake_is_told_with_file_line_column_and_key() {
         "[osb]\nlisten = 'localhost'",
         "[osb]\nlisten = '127.0.0.1:8081'",
         "[osb]\ndeleted_as = 'deleted'",
+        "[osb]\nsync_limit = '56s'",
         "[process]\ncontainment = 'cgruop'",
         "[process]\nrun_as = 'nobody-of-that-name'",
         "[process]\nsilent_after = '1s'",

@@ -133,6 +133,7 @@ async fn open(
         deadline: config.jobs.deadline.get(),
         retention: config.jobs.retention.get(),
         sync_limit: config.osb.sync_limit.get(),
+        isolate_platforms: config.osb.isolate_platforms,
         grace: config.process.grace.get(),
         reconcile_every: RECONCILE,
         hold_quiet: config.recovery.hold_quiet.get(),

@@ -328,20 +328,51 @@ fn every_known_fault_has_a_row_and_every_test_that_a_row_names_exists() {
         let shown: Vec<&str> = cells[3].split('`').skip(1).step_by(2).collect();
         let excluded = cells[2].starts_with("By construction");
         assert!(excluded || !shown.is_empty(), "row {number} shows nothing");
-        for name in shown {
-            let (module, test) = name.split_once("::").unwrap();
-            let (owner, module) = match module.rsplit_once('/') {
-                // A module within a module of the end-to-end tests.
-                Some(("panics", module)) => ("", module),
-                Some((owner, module)) => (owner, module),
-                None => ("", module),
-            };
-            let wanted = (owner.to_owned(), module.to_owned(), test.to_owned());
-            if !names.contains(&wanted) {
-                lost.push(format!("{number}: {name}"));
-            }
-        }
+        lost.extend(missing(&names, shown).map(|name| format!("{number}: {name}")));
     }
     assert_eq!(rows, (1..=42).collect::<Vec<u32>>());
+    assert_eq!(lost, Vec::<String>::new());
+}
+
+/// Of tests as documents name them (`[crate/]module::test`), those that there are not.
+fn missing<'a>(
+    names: &BTreeSet<(String, String, String)>,
+    shown: impl IntoIterator<Item = &'a str>,
+) -> impl Iterator<Item = &'a str> {
+    shown.into_iter().filter(|name| {
+        let (module, test) = name.split_once("::").unwrap();
+        let (owner, module) = match module.rsplit_once('/') {
+            // A module within a module of the end-to-end tests.
+            Some(("panics" | "platforms", module)) => ("", module),
+            Some((owner, module)) => (owner, module),
+            None => ("", module),
+        };
+        !names.contains(&(owner.to_owned(), module.to_owned(), test.to_owned()))
+    })
+}
+
+#[test]
+fn every_statement_of_the_api_has_a_test_and_every_test_that_a_row_names_exists() {
+    let names = names_in_use();
+    let text = fs::read_to_string(root().join("docs/osb-conformance.md")).unwrap();
+    let (table, choices) = text
+        .split_once("## Where the specification is silent")
+        .unwrap();
+    let mut lost = Vec::new();
+    let mut rows = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        if cells[1].trim() == "statement" {
+            continue;
+        }
+        rows += 1;
+        assert_eq!(cells.len(), 3, "{row}");
+        let shown: Vec<&str> = cells[2].split('`').skip(1).step_by(2).collect();
+        assert!(!shown.is_empty(), "{row} shows nothing");
+        let statement = cells[0].trim();
+        lost.extend(missing(&names, shown).map(|name| format!("{statement}: {name}")));
+    }
+    assert!(rows > 80, "{rows} statements");
+    assert!(choices.lines().count() > 10);
     assert_eq!(lost, Vec::<String>::new());
 }

@@ -2,17 +2,16 @@
 
 use axum::response::Response;
 use evenkeel_core::action::Action;
-use evenkeel_core::ids::{BindingId, InstanceId, ServiceId};
+use evenkeel_core::ids::{BindingId, InstanceId};
 use evenkeel_core::instance::Status;
 use evenkeel_engine::ask::{Answer, Bind, Unbind};
 use evenkeel_osb::{
-    BindAnswer, BindRequest, BindingDetails, ErrorBody, FromObject as _, InProgress, Requires,
+    BindAnswer, BindRequest, BindingDetails, ErrorBody, FromObject as _, InProgress,
 };
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::BindingView;
 use serde_json::Value;
 
-use super::catalog::requires;
 use super::instances::{deleted, field, operation};
 use super::refusal::store_error;
 use super::{Ask, OsbState, outputs};
@@ -25,27 +24,28 @@ impl OsbState {
         instance: InstanceId,
         binding: BindingId,
     ) -> Result<Response, ErrorBody> {
-        let request = match BindRequest::from_object(&ask.body().await?)? {
-            BindRequest::New(request) => request,
-            // No plan is offered as rotatable, so this is the answer that the specification asks for.
-            BindRequest::Rotate(_) => {
-                return Err(ErrorBody::bad_request(
-                    "Bindings of this plan cannot be rotated (predecessor_binding_id): make a new \
-                     one and delete the old one.",
-                ));
-            }
+        let request = BindRequest::from_object(&ask.body().await?)?;
+        let (service, plan, predecessor, details) = match request {
+            BindRequest::New(new) => (Some(new.service_id), Some(new.plan_id), None, new.details),
+            BindRequest::Rotate(rotation) => (
+                rotation.service_id,
+                rotation.plan_id,
+                Some(rotation.predecessor_binding_id),
+                rotation.details,
+            ),
         };
-        let details = request.details;
         let mut bind_resource = details.bind_resource.as_object().clone();
         if let Some(app) = details.app_guid() {
             bind_resource.insert("app_guid".to_owned(), Value::from(app));
         }
-        let service: ServiceId = field("service_id", request.service_id)?;
         let bind = Bind {
             instance: instance.clone(),
             binding: binding.clone(),
-            service: service.clone(),
-            plan: field("plan_id", request.plan_id)?,
+            service: service.map(|id| field("service_id", id)).transpose()?,
+            plan: plan.map(|id| field("plan_id", id)).transpose()?,
+            predecessor: predecessor
+                .map(|id| field("predecessor_binding_id", id))
+                .transpose()?,
             parameters: details.parameters.into_exposed(),
             bind_resource,
             context: details.context.as_object().clone(),
@@ -68,7 +68,7 @@ impl OsbState {
                     "The service binding was deleted by another request meanwhile.",
                 )
             })?;
-        let made = outputs::binding(&view.outputs, self.requires_of(&service).as_deref())?;
+        let made = outputs::binding(&view.outputs)?;
         let answer = match answer {
             Answer::Done(_) => BindAnswer::Created(made),
             Answer::Already | Answer::InProgress(_) => BindAnswer::Exists(made),
@@ -82,22 +82,14 @@ impl OsbState {
         instance: InstanceId,
         binding: BindingId,
     ) -> Result<Response, ErrorBody> {
-        let standing = self
-            .engine
-            .read()
-            .standing(&instance, Some(&binding))
-            .await
-            .map_err(|error| store_error(&error))?;
-        let service = standing.instance.map(|instance| instance.service);
-        if self.needs_async(&ask, Action::Unbind, service) {
-            return Err(ErrorBody::async_required());
-        }
-        // Of a binding that nobody knows the ids are not asked for: 410 comes before 400.
-        if standing.binding.is_some() {
-            ask.query.required_service_id()?;
-            ask.query.required_plan_id()?;
-        }
-        let unbind = Unbind { instance, binding };
+        let ids = ask.query.required_service_id();
+        let ids = ids.and_then(|_| ask.query.required_plan_id());
+        let unbind = Unbind {
+            instance,
+            binding,
+            service: ask.service(),
+            missing: ids.err().map(|error| error.to_string()),
+        };
         match self.engine.unbind(ask.caller(), unbind).await {
             Ok(answer) => Ok(deleted(answer)),
             Err(refusal) => Ok(self.refused(Action::Unbind, refusal)),
@@ -106,11 +98,15 @@ impl OsbState {
 
     pub(super) async fn binding(
         &self,
+        ask: &Ask<'_>,
         instance: &InstanceId,
         id: &BindingId,
     ) -> Result<Response, ErrorBody> {
         let missing =
             || ErrorBody::not_found(format!("There is no service binding {:?}.", id.as_str()));
+        self.instance_view(ask, instance)
+            .await?
+            .ok_or_else(missing)?;
         let view = self.binding_view(instance, id).await?.ok_or_else(missing)?;
         match view.status {
             Status::Ready | Status::DeleteFailed => {}
@@ -124,12 +120,8 @@ impl OsbState {
                 ));
             }
         }
-        let parent = self.engine.read().instance(instance).await;
-        let parent = parent
-            .map_err(|error| store_error(&error))?
-            .ok_or_else(missing)?;
         let details = BindingDetails {
-            binding: outputs::binding(&view.outputs, self.requires_of(&parent.service).as_deref())?,
+            binding: outputs::binding(&view.outputs)?,
             parameters: view.parameters.into(),
         };
         Ok(json(200, &details))
@@ -146,13 +138,5 @@ impl OsbState {
             Some(damage) => Err(store_error(&StoreError::Damaged(damage))),
             None => Ok(view),
         }
-    }
-
-    /// What the platform has to grant to bindings of a service; `None` where the catalog no
-    /// longer has it, and nobody can say.
-    fn requires_of(&self, service: &ServiceId) -> Option<Vec<Requires>> {
-        let catalog = self.engine.catalog();
-        let pinned = catalog.service(service)?;
-        Some(requires(&pinned.bundle.service.requires))
     }
 }

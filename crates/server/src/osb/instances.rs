@@ -2,8 +2,7 @@
 
 use axum::response::Response;
 use evenkeel_core::action::Action;
-use evenkeel_core::bundle::AsyncMode;
-use evenkeel_core::ids::{IdError, InstanceId, JobId, ServiceId};
+use evenkeel_core::ids::{IdError, InstanceId, JobId};
 use evenkeel_core::instance::Status;
 use evenkeel_engine::ask::{Answer, Deprovision, Provision, Update};
 use evenkeel_osb::{
@@ -12,6 +11,7 @@ use evenkeel_osb::{
     ProvisionRequest, UpdateAnswer, UpdateRequest,
 };
 use evenkeel_store::error::StoreError;
+use evenkeel_store::seam::InstanceView;
 
 use super::outputs::instance_info;
 use super::refusal::store_error;
@@ -92,26 +92,24 @@ impl OsbState {
         // Also of an instance that nobody knows: 400 comes before 410.
         ask.query.required_service_id()?;
         ask.query.required_plan_id()?;
-        if self.needs_async(&ask, Action::Deprovision, None) {
-            return Err(ErrorBody::async_required());
-        }
-        let deprovision = Deprovision { instance };
+        let deprovision = Deprovision {
+            instance,
+            service: ask.service(),
+        };
         match self.engine.deprovision(ask.caller(), deprovision).await {
             Ok(answer) => Ok(deleted(answer)),
             Err(refusal) => Ok(self.refused(Action::Deprovision, refusal)),
         }
     }
 
-    pub(super) async fn instance(&self, id: &InstanceId) -> Result<Response, ErrorBody> {
+    pub(super) async fn instance(
+        &self,
+        ask: &Ask<'_>,
+        id: &InstanceId,
+    ) -> Result<Response, ErrorBody> {
         let missing =
             || ErrorBody::not_found(format!("There is no service instance {:?}.", id.as_str()));
-        let found = self
-            .engine
-            .read()
-            .instance(id)
-            .await
-            .map_err(|error| store_error(&error))?;
-        let view = found.ok_or_else(missing)?;
+        let view = self.instance_view(ask, id).await?.ok_or_else(missing)?;
         match view.status {
             Status::Deleted => return Err(missing()),
             Status::Creating | Status::CreateFailed => {
@@ -144,25 +142,15 @@ impl OsbState {
         Ok(json(200, &details))
     }
 
-    /// Whether the catalog says that a delete, also of what nobody knows, can only be
-    /// asynchronous: that 422 comes before 410. The offering is the one that the query names,
-    /// else `known`. (Of what exists the engine asks the pinned bundle.)
-    pub(super) fn needs_async(
+    /// An instance, if this platform may know of it.
+    pub(super) async fn instance_view(
         &self,
         ask: &Ask<'_>,
-        action: Action,
-        known: Option<ServiceId>,
-    ) -> bool {
-        if ask.query.accepts_incomplete {
-            return false;
-        }
-        let named = ask.query.service_id.clone();
-        let service = named.and_then(|id| ServiceId::new(id).ok()).or(known);
-        let catalog = self.engine.catalog();
-        let pinned = service.and_then(|id| catalog.service(&id));
-        pinned
-            .and_then(|pinned| pinned.bundle.actions.get(&action))
-            .is_some_and(|spec| spec.async_mode == AsyncMode::Required)
+        id: &InstanceId,
+    ) -> Result<Option<InstanceView>, ErrorBody> {
+        let view = self.engine.read().instance(id).await;
+        let view = view.map_err(|error| store_error(&error))?;
+        Ok(view.filter(|view| self.engine.is_shown(&ask.platform, &view.platform)))
     }
 
     /// What is known of an instance with an answer that stands: if it cannot be read, the

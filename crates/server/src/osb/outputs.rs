@@ -2,7 +2,6 @@
 
 use evenkeel_core::request::{Object, Outputs};
 use evenkeel_osb::{BadRequest, Binding, ErrorBody, FromObject as _, InstanceInfo};
-use evenkeel_osb::{BindingRule, Requires};
 use serde_json::Value;
 
 /// Dashboard and metadata of an instance. Metadata of the wrong shape is left out: it decides
@@ -27,12 +26,8 @@ pub(super) fn instance_info(outputs: &Outputs) -> InstanceInfo {
 
 /// Why what an action wrote is no binding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadBinding {
-    #[error("{0}")]
-    Shape(#[from] BadRequest),
-    #[error("{0}")]
-    Rule(#[from] BindingRule),
-}
+#[error(transparent)]
+pub(super) struct BadBinding(#[from] BadRequest);
 
 impl From<BadBinding> for ErrorBody {
     fn from(error: BadBinding) -> Self {
@@ -42,15 +37,11 @@ impl From<BadBinding> for ErrorBody {
     }
 }
 
-/// What a binding hands out. `requires` is `None` where it is not known.
+/// What a binding hands out. That its offering may hand it out was checked when its bind ended.
 ///
 /// # Errors
-/// The action wrote something that the offering's `requires` does not allow, or it was kept by an
-/// older release, which did not check the shapes at the end of the run.
-pub(super) fn binding(
-    outputs: &Outputs,
-    requires: Option<&[Requires]>,
-) -> Result<Binding, BadBinding> {
+/// It was kept by an older release, which did not check the shapes at the end of the run.
+pub(super) fn binding(outputs: &Outputs) -> Result<Binding, BadBinding> {
     let mut metadata = Object::new();
     insert(
         &mut metadata,
@@ -89,11 +80,7 @@ pub(super) fn binding(
         "endpoints",
         outputs.endpoints.clone().map(Value::from),
     );
-    let binding = Binding::from_object(&object)?;
-    if let Some(requires) = requires {
-        binding.check(requires)?;
-    }
-    Ok(binding)
+    Ok(Binding::from_object(&object)?)
 }
 
 fn insert(object: &mut Object, name: &str, value: Option<Value>) {
@@ -105,6 +92,7 @@ fn insert(object: &mut Object, name: &str, value: Option<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_osb::Requires;
     use serde_json::json;
 
     fn outputs(value: Value) -> Outputs {
@@ -120,7 +108,7 @@ mod tests {
             "data": {"private": true},
             "error_message": "private",
         }));
-        let written = serde_json::to_value(binding(&outputs, Some(&[])).unwrap()).unwrap();
+        let written = serde_json::to_value(binding(&outputs).unwrap()).unwrap();
         assert_eq!(
             written,
             json!({
@@ -133,18 +121,9 @@ mod tests {
 
     #[test]
     fn a_binding_that_platforms_would_refuse_is_an_error_with_its_reason() {
-        let drained = outputs(json!({"syslog_drain_url": "syslog://x"}));
-        let error = binding(&drained, Some(&[])).unwrap_err();
-        assert!(
-            ErrorBody::from(error)
-                .description()
-                .contains("syslog_drain")
-        );
         let misshapen = outputs(json!({"endpoints": [{"host": "h", "ports": [443]}]}));
-        assert!(matches!(
-            binding(&misshapen, Some(&[])),
-            Err(BadBinding::Shape(_))
-        ));
+        let error = ErrorBody::from(binding(&misshapen).unwrap_err());
+        assert!(error.description().contains("ports"), "{error:?}");
     }
 
     /// Where the wire is stricter than the check at the end of the run, each answer about a
@@ -189,16 +168,10 @@ mod tests {
             json!({"route_service_url": "http://h"}),
         ] {
             let kept = Outputs::checked(written.clone());
-            let mut requires = vec![Requires::VolumeMount];
-            if written.get("route_service_url").is_some() {
-                requires.push(Requires::RouteForwarding);
-            }
-            let on_the_wire = binding(&outputs(written.clone()), Some(&requires));
-            assert_eq!(
-                kept.is_ok(),
-                on_the_wire.is_ok(),
-                "{written}: {kept:?} {on_the_wire:?}"
-            );
+            let granted = [Requires::VolumeMount, Requires::RouteForwarding];
+            let on_the_wire = binding(&outputs(written.clone()));
+            let is_taken = on_the_wire.is_ok_and(|made| made.check(&granted).is_ok());
+            assert_eq!(kept.is_ok(), is_taken, "{written}: {kept:?}");
         }
     }
 

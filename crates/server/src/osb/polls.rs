@@ -58,7 +58,15 @@ impl OsbState {
             .as_ref()
             .and_then(|name| name.as_str().parse::<JobId>().ok());
         let found = self.engine.read().operation(instance, binding, named).await;
-        found.map_err(|error| store_error(&error))
+        let found = found.map_err(|error| store_error(&error))?;
+        Ok(found.filter(|found| {
+            // What went without an operation of its own (a binding, with its instance) is not
+            // there, unless the operation is asked for by its name.
+            let there = !found.target_deleted
+                || named == Some(found.job.id)
+                || matches!(found.job.action, Action::Deprovision | Action::Unbind);
+            there && self.engine.is_shown(&ask.platform, &found.owner)
+        }))
     }
 
     fn told(&self, operation: &Operation) -> Result<Response, ErrorBody> {

@@ -14,8 +14,7 @@ use crate::exchange;
 impl OsbState {
     /// The answer to a request that the engine refused.
     pub(super) fn refused(&self, action: Action, refusal: Refusal) -> Response {
-        let usable = instance_usable(action, &refusal);
-        let repeatable = update_repeatable(&refusal);
+        let Afterwards { usable, repeatable } = afterwards(action, &refusal);
         let error = error_body(action, refusal);
         match action {
             Action::Provision | Action::Bind | Action::Unbind => self.error(&error),
@@ -90,6 +89,7 @@ fn error_body(action: Action, refusal: Refusal) -> ErrorBody {
             Action::Provision | Action::Update | Action::Bind => ErrorBody::not_found(text),
         },
         Refusal::NoBinding(_) => ErrorBody::gone(text),
+        Refusal::UnusableBinding { .. } => ErrorBody::bad_request(text),
         Refusal::Unusable(_) if action == Action::Update => ErrorBody::unprocessable(text),
         Refusal::Unusable(_) => ErrorBody::bad_request(text),
         Refusal::NotUpdatable(_) => ErrorBody::unprocessable(text),
@@ -102,31 +102,35 @@ fn error_body(action: Action, refusal: Refusal) -> ErrorBody {
     }
 }
 
-/// Whether the instance can still be used, where the specification lets a broker say so.
-fn instance_usable(action: Action, refusal: &Refusal) -> Option<bool> {
-    match refusal {
-        Refusal::Failed { .. } => Some(action == Action::Update),
-        Refusal::Unusable(_) => Some(false),
-        Refusal::NotUpdatable(_) => Some(true),
-        Refusal::BadRequest { .. }
-        | Refusal::Parameters { .. }
-        | Refusal::Conflict { .. }
-        | Refusal::AsyncRequired
-        | Refusal::MaintenanceInfoConflict { .. }
-        | Refusal::RequiresApp
-        | Refusal::Busy { .. }
-        | Refusal::NoInstance(_)
-        | Refusal::NoBinding(_)
-        | Refusal::TooSlow { .. }
-        | Refusal::Unavailable(_) => None,
-    }
+/// What the specification lets a broker say of an instance whose update or delete was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Afterwards {
+    /// Whether the instance can still be used.
+    usable: Option<bool>,
+    /// Whether the same update can work later.
+    repeatable: Option<bool>,
 }
 
-/// Whether the same update can work later.
-fn update_repeatable(refusal: &Refusal) -> Option<bool> {
+fn afterwards(action: Action, refusal: &Refusal) -> Afterwards {
+    let updates = action == Action::Update;
     match refusal {
-        Refusal::NotUpdatable(_) | Refusal::Unusable(_) => Some(false),
-        Refusal::Failed { job, .. } => Some(repeatable(job)),
+        // A failed update leaves what was in force; a failed delete may have left half of it.
+        Refusal::Failed { job, .. } => Afterwards {
+            usable: Some(updates),
+            repeatable: Some(repeatable(job)),
+        },
+        Refusal::TooSlow { .. } => Afterwards {
+            usable: Some(updates),
+            repeatable: Some(true),
+        },
+        Refusal::Unusable(_) => Afterwards {
+            usable: Some(false),
+            repeatable: Some(false),
+        },
+        Refusal::NotUpdatable(_) => Afterwards {
+            usable: Some(true),
+            repeatable: Some(false),
+        },
         Refusal::BadRequest { .. }
         | Refusal::Parameters { .. }
         | Refusal::Conflict { .. }
@@ -136,8 +140,8 @@ fn update_repeatable(refusal: &Refusal) -> Option<bool> {
         | Refusal::Busy { .. }
         | Refusal::NoInstance(_)
         | Refusal::NoBinding(_)
-        | Refusal::TooSlow { .. }
-        | Refusal::Unavailable(_) => None,
+        | Refusal::UnusableBinding { .. }
+        | Refusal::Unavailable(_) => Afterwards::default(),
     }
 }
 

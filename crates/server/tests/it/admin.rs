@@ -256,7 +256,7 @@ async fn the_standing_of_the_broker_is_told_with_its_reasons() {
     let status: Status = get(&broker, "/admin/v1/status").await;
     assert_eq!(
         (status.version.as_str(), status.services, status.concurrency),
-        ("1.2.3", 2, 8)
+        ("1.2.3", 4, 8)
     );
     let counts = status.counts.unwrap();
     assert_eq!(
@@ -272,8 +272,8 @@ async fn the_standing_of_the_broker_is_told_with_its_reasons() {
     assert_eq!(ready.notes, ["runs go on at shutdown"]);
     assert_eq!(status.ready, ready);
     let catalog: CatalogReport = get(&broker, "/admin/v1/catalog").await;
-    assert_eq!(catalog.services.len(), 2);
-    assert_eq!(catalog.services[1].plans[0].name, "only");
+    assert_eq!(catalog.services.len(), 4);
+    assert_eq!(catalog.services[3].plans[0].name, "only");
     let answer = broker.ask(Call::admin("POST", "/admin/v1/reload")).await;
     let again: CatalogReport = serde_json::from_value(answer.body).unwrap();
     assert_eq!(again.services, catalog.services);

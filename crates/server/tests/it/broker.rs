@@ -26,6 +26,7 @@ use tower::ServiceExt as _;
 use crate::runs::Runs;
 
 pub(crate) const BASIC: &str = "Basic cGxhdGZvcm06c2VjcmV0"; // platform:secret
+pub(crate) const OTHER_BASIC: &str = "Basic b3RoZXI6c2VjcmV0"; // other:secret
 pub(crate) const WRONG_BASIC: &str = "Basic cGxhdGZvcm06d3Jvbmc="; // platform:wrong
 pub(crate) const TOKEN: &str = "Bearer operator-token";
 pub(crate) const IDENTITY: &str = "request 1/2";
@@ -40,6 +41,35 @@ plans:
   - {id: db-small, name: small, description: A small one}
   - {id: db-large, name: large, description: A large one, maintenance_info: {version: 1.0.0}}
   - {id: db-closed, name: closed, description: For nobody, bindable: false}
+actions:
+  provision: {command: [./act]}
+  update: {command: [./act]}
+  deprovision: {command: [./act]}
+  bind: {command: [./act]}
+  unbind: {command: [./act]}
+";
+
+/// Bundle `logs`: wants its bindings to have a drain; its tokens rotate; its plans have a word
+/// of their own on being left.
+pub(crate) const LOGS: &str = r"
+bundle: 1
+service: {id: logs, name: logs, description: Logs, requires: [syslog_drain]}
+plans:
+  - {id: logs-only, name: only, description: The only one}
+actions:
+  provision: {command: [./act]}
+  deprovision: {command: [./act]}
+  bind: {command: [./act]}
+  unbind: {command: [./act]}
+";
+
+/// Bundle `keys`: bindings that can be rotated; plans with a word of their own on being left.
+pub(crate) const KEYS: &str = r"
+bundle: 1
+service: {id: keys, name: keys, description: Keys}
+plans:
+  - {id: keys-a, name: a, description: The first, binding_rotatable: true, plan_updateable: true}
+  - {id: keys-b, name: b, description: The second, binding_rotatable: true}
 actions:
   provision: {command: [./act]}
   update: {command: [./act]}
@@ -80,14 +110,21 @@ impl Broker {
     }
 
     pub(crate) async fn with(settings: OsbSettings) -> Self {
+        Self::tuned(settings, |_| {}).await
+    }
+
+    /// With other settings of the engine.
+    pub(crate) async fn tuned(settings: OsbSettings, tune: impl FnOnce(&mut Options)) -> Self {
         arm_faults();
         let dir = tempfile::tempdir().unwrap();
         bundle(&dir.path().join("bundles/db"), DB);
         bundle(&dir.path().join("bundles/slow"), SLOW);
+        bundle(&dir.path().join("bundles/logs"), LOGS);
+        bundle(&dir.path().join("bundles/keys"), KEYS);
         let data_dir = dir.path().join("data");
         let runs = Arc::new(Runs::default());
         let opened = SqliteStore::open(StoreOptions::new(&data_dir)).unwrap();
-        let options = Options {
+        let mut options = Options {
             boot: BootId(RealWorld.id()),
             run_root: RunRootId(RealWorld.id()),
             host_boot: "of the test".to_owned(),
@@ -104,18 +141,21 @@ impl Broker {
             deadline: Duration::from_secs(600),
             retention: Duration::from_secs(600),
             sync_limit: Duration::from_secs(20),
+            isolate_platforms: false,
             grace: Duration::from_secs(1),
             reconcile_every: Duration::from_secs(1),
             hold_quiet: Duration::from_secs(600),
             on_shutdown: OnShutdown::Detach,
             drain_limit: Duration::from_secs(1),
         };
+        tune(&mut options);
         let service = Service::start(options).await.unwrap();
         let engine = service.engine();
-        let users = vec![User {
-            name: Platform::new("platform").unwrap(),
+        let user = |name: &str| User {
+            name: Platform::new(name).unwrap(),
             password: Password::Plain("secret".into()),
-        }];
+        };
+        let users = vec![user("platform"), user("other")];
         let osb = osb_router(OsbState::new(engine.clone(), users, settings).unwrap());
         let about = AdminSettings {
             version: "1.2.3".to_owned(),
@@ -137,6 +177,12 @@ impl Broker {
         })
         .await;
         broker
+    }
+
+    /// Puts another version of a bundle in the place of the one that is offered.
+    pub(crate) async fn offer(&self, name: &str, yaml: &str) {
+        bundle(&self.dir.path().join("bundles").join(name), yaml);
+        self.engine.reload().await;
     }
 
     pub(crate) async fn ask(&self, call: Call) -> Answer {
@@ -293,6 +339,11 @@ impl Call {
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(name, value.parse().unwrap());
         self
+    }
+
+    /// As the other user.
+    pub(crate) fn of_other(self) -> Self {
+        self.header("authorization", OTHER_BASIC)
     }
 
     pub(crate) fn without(mut self, name: &str) -> Self {

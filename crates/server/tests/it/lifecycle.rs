@@ -295,8 +295,10 @@ async fn what_cannot_be_bound_is_a_bad_request_and_never_a_bare_422() {
     );
     // Another plan than the instance's.
     assert_eq!(broker.bind("closed", "b", json!({})).await.status, 400);
-    // Rotation is not offered, so it is refused.
-    let rotate = Call::new("PUT", path).json(&json!({"predecessor_binding_id": "a"}));
+    // Rotation is refused where it is not offered.
+    assert_eq!(broker.provision("i", json!({})).await.status, 201);
+    assert_eq!(broker.bind("i", "a", json!({})).await.status, 201);
+    let rotate = Call::new("PUT", BINDING).json(&json!({"predecessor_binding_id": "a"}));
     let answer = broker.ask(rotate).await;
     assert_eq!(answer.status, 400);
     assert!(

@@ -3,10 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod admin;
+mod bindings;
 mod broker;
+mod deletes;
+mod isolation;
 mod lifecycle;
+mod limits;
 mod listener;
 mod order;
 mod panics;
+mod rotation;
 mod runs;
+mod snapshots;
+mod updates;
 mod wire;

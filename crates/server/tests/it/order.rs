@@ -162,6 +162,11 @@ async fn a_provision_is_judged_by_identity_maintenance_asynchrony_and_schema_in_
     slow["maintenance_info"] = json!({"version": "Invalid"});
     let answer = broker.ask(put(&slow)).await;
     assert_eq!(answer.status, 409, "{}", answer.body);
+    for field in ["organization_guid", "space_guid"] {
+        let mut elsewhere = provision(json!({}));
+        elsewhere[field] = json!("elsewhere");
+        assert_eq!(broker.ask(put(&elsewhere)).await.status, 409, "{field}");
+    }
     for (field, value) in [("plan_id", "none"), ("service_id", "none")] {
         let mut unknown = provision(json!({}));
         unknown[field] = json!(value);

@@ -1,8 +1,9 @@
 //! An executor whose runs do what the request's parameters say: `{"<action>": "hold" | "fail"}`,
-//! of the instance or of the binding, or succeed at once.
+//! of the instance or of the binding, or succeed at once. `{"write": {…}}` is written as well.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) const PASSWORD: &str = "hunter2-of-the-binding";
 
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<HashMap<AttemptId, Run>>);
+pub(crate) struct Runs(Mutex<HashMap<AttemptId, Run>>, AtomicUsize);
 
 #[derive(Debug)]
 struct Run {
@@ -36,6 +37,11 @@ impl Runs {
                     .send_replace(Some(report(RunEnd::Exited { code: 0 }, outputs)));
             }
         }
+    }
+
+    /// Runs that were started so far.
+    pub(crate) fn count(&self) -> usize {
+        self.1.load(Ordering::SeqCst)
     }
 
     /// Runs that wait to be released.
@@ -83,15 +89,32 @@ fn outputs(request: &Value) -> Outputs {
         "bind" => json!({
             "credentials": {"user": text("/binding/id"), "password": PASSWORD},
             "endpoints": [{"host": "db.example", "ports": ["5432"]}],
+            "data": {"made": text("/binding/id")},
         }),
         _ => json!({}),
     };
+    let mut written = written;
+    if let Some(predecessor) = request.pointer("/binding/predecessor") {
+        written["credentials"]["predecessor"] = predecessor.clone();
+        written["credentials"]["parameters"] = request["binding"]["parameters"].clone();
+        written["credentials"]["bind_resource"] = request["binding"]["bind_resource"].clone();
+    }
+    // Whatever else a test wants to be written.
+    if let Some(more) = request
+        .pointer("/binding/parameters/write")
+        .or_else(|| request.pointer("/instance/parameters/write"))
+    {
+        for (name, value) in more.as_object().unwrap() {
+            written[name] = value.clone();
+        }
+    }
     serde_json::from_value(written).unwrap()
 }
 
 #[async_trait]
 impl Executor for Runs {
     async fn start(&self, spec: RunSpec) -> Result<Handle, StartError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
         let request: Value = serde_json::from_slice(&spec.request).unwrap();
         let action = request["action"].as_str().unwrap();
         let of = |target: &str| request[target]["parameters"][action].as_str();

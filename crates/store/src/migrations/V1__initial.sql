@@ -33,6 +33,7 @@ CREATE TABLE instances (
     plan_id TEXT NOT NULL,
     maintenance_version TEXT,
     bundle TEXT NOT NULL,
+    -- The order that asks for the instance as it is.
     request_digest TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN
         ('creating', 'ready', 'create_failed', 'deleting', 'delete_failed', 'deleted')),
@@ -94,6 +95,8 @@ CREATE TABLE jobs (
     bundle TEXT NOT NULL,
     platform TEXT NOT NULL,
     request_digest TEXT NOT NULL,
+    -- Of an update: the instance's request_digest once it has succeeded.
+    becomes TEXT,
     codec_version INTEGER NOT NULL CHECK (codec_version >= 1),
     created_at INTEGER NOT NULL,
     deadline_at INTEGER NOT NULL,

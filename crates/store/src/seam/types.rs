@@ -12,9 +12,8 @@ use evenkeel_core::ids::{
 use evenkeel_core::instance::Status;
 use evenkeel_core::job::Job;
 use evenkeel_core::policy::Chance;
-use evenkeel_core::request::{JobBody, Object, Outputs};
+use evenkeel_core::request::{JobBody, KeptData, Object, Outputs};
 use evenkeel_core::time::Timestamp;
-use serde_json::Value;
 
 /// The right of one boot to write about one attempt: conditional on all four.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +97,13 @@ pub struct Submission {
     pub bundle: BundleDigest,
     /// The request, as far as it tells requests apart.
     pub digest: RequestDigest,
+    /// For an update: the request that the instance was as when `body` was made. If it is as
+    /// another one now, the outcome is [`Submitted::Stale`].
+    pub base: Option<RequestDigest>,
+    /// For an update: the order that would ask for what the instance is once this has succeeded.
+    pub becomes: Option<RequestDigest>,
+    /// Whether an instance that another platform ordered does not exist for this one.
+    pub isolated: bool,
     /// The wholly resolved input; sealed by the store.
     pub body: JobBody,
     /// Tries that the action may ask for.
@@ -139,7 +145,8 @@ pub enum Submitted {
     },
     /// Nothing was written; the verdict says why.
     Refused(Verdict),
-    /// Nothing was written: bindings came or went since `cascade` was made. Make it again.
+    /// Nothing was written: bindings came or went since `cascade` was made, or the instance was
+    /// updated since `base` was read. Make it again.
     Stale,
 }
 
@@ -190,10 +197,8 @@ pub struct Adoption {
 pub struct Inputs {
     /// The job's resolved input.
     pub body: JobBody,
-    /// `data` of the instance's earlier actions.
-    pub instance_data: Option<Value>,
-    /// `data` of the binding's earlier actions.
-    pub binding_data: Option<Value>,
+    /// `data` of earlier actions.
+    pub data: KeptData,
 }
 
 /// How an owned attempt ended.
@@ -345,6 +350,8 @@ pub struct Operation {
     pub job: Job,
     /// The last line of progress.
     pub progress: Option<String>,
+    /// Who ordered the instance.
+    pub owner: Platform,
     /// Whether the life of the target that it belongs to is over.
     pub target_deleted: bool,
 }

@@ -1,7 +1,9 @@
 //! What the owner of an attempt writes: all of it behind a fence.
 
 use evenkeel_core::attempt::{Charge, Containment};
+use evenkeel_core::ids::BindingUid;
 use evenkeel_core::job::Job;
+use evenkeel_core::request::KeptData;
 use evenkeel_core::time::Timestamp;
 use evenkeel_core::transition::{Effect, Event, transition};
 use rusqlite::params;
@@ -44,14 +46,26 @@ pub(super) fn inputs(db: &Db<'_>, fence: &Fence) -> Result<Owned<Inputs>, StoreE
     };
     let target = &job.target;
     let binding = target.binding.as_ref().map(|binding| binding.uid);
-    Ok(Owned::Mine(Inputs {
-        body: body::load(db, job.id)?,
-        instance_data: data(db, instance::TABLE, &target.instance.to_string())?,
-        binding_data: binding
-            .map(|uid| data(db, binding::TABLE, &uid.to_string()))
-            .transpose()?
-            .flatten(),
-    }))
+    let body = body::load(db, job.id)?;
+    let instance = target.instance.to_string();
+    let predecessor = match body
+        .binding
+        .as_ref()
+        .and_then(|own| own.predecessor.as_deref())
+    {
+        Some(id) => binding::living_uid(db, &instance, id)?,
+        None => None,
+    };
+    let of_binding = |uid: Option<BindingUid>| match uid {
+        Some(uid) => data(db, binding::TABLE, &uid.to_string()),
+        None => Ok(None),
+    };
+    let data = KeptData {
+        instance: data(db, instance::TABLE, &instance)?,
+        binding: of_binding(binding)?,
+        predecessor: of_binding(predecessor)?,
+    };
+    Ok(Owned::Mine(Inputs { body, data }))
 }
 
 fn data(

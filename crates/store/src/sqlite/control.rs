@@ -219,7 +219,7 @@ fn is_discarded(db: &Db<'_>, id: JobId) -> Result<bool, StoreError> {
 
 fn desired(db: &Db<'_>, id: JobId, codec_version: u32) -> Result<Desired, StoreError> {
     db.one(
-        "SELECT plan_id, maintenance_version, request_digest FROM jobs WHERE id = ?1",
+        "SELECT plan_id, maintenance_version, request_digest, becomes FROM jobs WHERE id = ?1",
         [id.to_string()],
         |row| {
             let mut c = Columns::new(row);
@@ -227,6 +227,7 @@ fn desired(db: &Db<'_>, id: JobId, codec_version: u32) -> Result<Desired, StoreE
                 plan: c.parse()?,
                 maintenance_version: c.take()?,
                 digest: c.parse()?,
+                becomes: c.parse_opt()?,
                 codec_version,
             })
         },

@@ -101,13 +101,14 @@ pub(super) fn operation(
     let sql = format!(
         "{} LEFT JOIN instances i ON i.uid = j.instance_uid
             LEFT JOIN bindings t ON t.uid = j.binding_uid WHERE j.id = ?1",
-        job::select(", j.progress, ifnull(t.deleted_at, i.deleted_at) IS NOT NULL")
+        job::select(", j.progress, ifnull(t.deleted_at, i.deleted_at) IS NOT NULL, i.platform")
     );
     db.one(&sql, [id], |row| {
         Ok(Operation {
             job: job::read(row)?,
             progress: row.get(job::WIDTH)?,
             target_deleted: row.get(job::WIDTH + 1)?,
+            owner: super::db::parse(&row.get::<_, String>(job::WIDTH + 2)?)?,
         })
     })
 }

@@ -134,7 +134,10 @@ fn apply_desired(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreError
     match body::load(db, job.id) {
         Ok(body) => match (&job.target.binding, &body.binding) {
             (Some(target), Some(wanted)) => binding::apply(db, target.uid, wanted, at),
-            _ => instance::apply(db, job.target.instance, job.bundle, &body, at),
+            _ => {
+                instance::apply(db, job.target.instance, job.bundle, &body, at)?;
+                becomes(db, job)
+            }
         },
         // The run has done its work: a body that was damaged since must not undo that. The
         // header knows plan and maintenance; parameters stay as they were.
@@ -147,11 +150,23 @@ fn apply_desired(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreError
                      WHERE uid = ?1 AND deleted_at IS NULL",
                     params![job.target.instance.to_string(), job.id.to_string()],
                 )?;
+                becomes(db, job)?;
             }
             Ok(())
         }
         Err(other) => Err(other),
     }
+}
+
+/// An instance that was updated is as if another order had made it.
+fn becomes(db: &Db<'_>, job: &Job) -> Result<(), StoreError> {
+    db.execute(
+        "UPDATE instances SET request_digest = new.becomes
+         FROM (SELECT becomes FROM jobs WHERE id = ?2 AND becomes IS NOT NULL) AS new
+         WHERE uid = ?1 AND deleted_at IS NULL",
+        params![job.target.instance.to_string(), job.id.to_string()],
+    )?;
+    Ok(())
 }
 
 /// Seals what the run wrote for others. An update changes what it names and leaves the rest.

@@ -22,7 +22,18 @@ pub(super) fn submit(db: &Db<'_>, ordered: &Submission) -> Result<Submitted, Sto
     if let Some(known) = job::load(db, ordered.job)? {
         return repeated(db, known);
     }
-    let standing = instance::standing(db, &ordered.instance)?.map(|(standing, ..)| standing);
+    let known = instance::standing(db, &ordered.instance)?;
+    if ordered.isolated
+        && known
+            .as_ref()
+            .is_some_and(|(.., platform)| *platform != ordered.platform)
+    {
+        return Ok(Submitted::Refused(of_another_platform(ordered.action)));
+    }
+    let standing = known.map(|(standing, ..)| standing);
+    if ordered.base.is_some() && standing.as_ref().map(|known| known.digest) != ordered.base {
+        return Ok(Submitted::Stale);
+    }
     let binding = match (&standing, &ordered.binding) {
         (Some(instance), Some((id, _))) => binding::standing(db, &instance.uid.to_string(), id)?,
         _ => None,
@@ -55,6 +66,15 @@ pub(super) fn submit(db: &Db<'_>, ordered: &Submission) -> Result<Submitted, Sto
         | Verdict::NoInstance
         | Verdict::NoBinding
         | Verdict::Unusable(_)) => Ok(Submitted::Refused(refused)),
+    }
+}
+
+/// What another platform ordered does not exist for this one, and neither is its id free.
+fn of_another_platform(action: Action) -> Verdict {
+    match action {
+        Action::Provision => Verdict::Conflict,
+        Action::Update | Action::Deprovision | Action::Bind => Verdict::NoInstance,
+        Action::Unbind => Verdict::NoBinding,
     }
 }
 
@@ -198,6 +218,7 @@ impl Accepting<'_> {
             plan: new.body.plan.id.clone(),
             maintenance_version: new.body.plan.maintenance_version.clone(),
             digest: ordered.digest,
+            becomes: ordered.becomes,
             codec_version: CODEC_VERSION,
         };
         insert(

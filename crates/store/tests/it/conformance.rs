@@ -8,6 +8,7 @@ pub(crate) mod order;
 pub(crate) mod owners;
 pub(crate) mod polls;
 pub(crate) mod submits;
+pub(crate) mod updates;
 
 /// Makes tests of all cases: `$world` is an expression of type `(guard, World)`.
 macro_rules! suite {
@@ -42,6 +43,12 @@ macro_rules! conformance {
                 an_update_that_writes_nothing_keeps_the_outputs,
                 a_failed_create_may_be_asked_for_again,
                 a_spent_budget_is_inherited_and_not_reopened_by_an_identical_request;
+            updates:
+                an_update_that_succeeds_moves_the_order_that_the_instance_answers_to,
+                an_update_of_what_has_been_updated_meanwhile_is_stale,
+                a_context_is_kept_where_no_job_is_under_way,
+                what_another_platform_ordered_is_not_there_where_they_are_isolated,
+                a_rotation_is_given_what_its_predecessor_keeps;
             claims:
                 the_longest_due_is_claimed_first,
                 services_take_turns,

@@ -100,6 +100,9 @@ impl World {
             plan: PlanId::new("small").unwrap(),
             bundle: BundleDigest([7; 32]),
             digest: self.store.digest(format!("{action} {instance}").as_bytes()),
+            base: None,
+            becomes: None,
+            isolated: false,
             body,
             retries: 1,
             at: self.now(),
@@ -144,6 +147,7 @@ impl World {
             parameters: object(json!({ "token": SECRET })),
             bind_resource: object(json!({ "app": "app" })),
             context: Object::new(),
+            predecessor: None,
         });
         submission
     }

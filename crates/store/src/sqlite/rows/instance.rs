@@ -3,7 +3,7 @@
 use evenkeel_core::admit::InstanceStanding;
 use evenkeel_core::ids::{BundleDigest, InstanceId, InstanceUid, Platform};
 use evenkeel_core::instance::Status;
-use evenkeel_core::request::JobBody;
+use evenkeel_core::request::{JobBody, Object};
 use evenkeel_core::time::Timestamp;
 use rusqlite::params;
 
@@ -96,6 +96,25 @@ pub(crate) fn apply(
         ],
     )?;
     Ok(())
+}
+
+/// The newest context, of an instance that nobody is working on.
+pub(crate) fn keep_context(
+    db: &Db<'_>,
+    uid: InstanceUid,
+    context: &Object,
+    at: Timestamp,
+) -> Result<bool, StoreError> {
+    let row = uid.to_string();
+    if !job::active(db, Of::Instance(&row))?.is_empty() {
+        return Ok(false);
+    }
+    let sealed = db.seal(TABLE, &row, "context", context)?;
+    let kept = db.execute(
+        "UPDATE instances SET context = ?2, updated_at = ?3 WHERE uid = ?1 AND deleted_at IS NULL",
+        params![row, sealed, at.0],
+    )?;
+    Ok(kept == 1)
 }
 
 /// The present life, else the last one.

@@ -49,7 +49,7 @@ pub(crate) async fn a_delete_during_create_waits_keeps_the_outputs_and_cleans_up
     let claimed = w.claim_one().await;
     assert_eq!(claimed.job.id, delete.job);
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
-    assert_eq!(inputs.instance_data, Some(json!({ "private": SECRET })));
+    assert_eq!(inputs.data.instance, Some(json!({ "private": SECRET })));
     w.end(claimed.fence, End::Succeeded).await;
     assert_eq!(w.status("i").await, Status::Deleted);
 }
@@ -166,7 +166,7 @@ pub(crate) async fn a_delete_takes_over_a_bind_under_way(w: World) {
     let claimed = w.claim_one().await;
     assert_eq!(claimed.job.id, unbind);
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
-    assert!(inputs.binding_data.is_some());
+    assert!(inputs.data.binding.is_some());
     w.end(claimed.fence, End::Succeeded).await;
     assert_eq!(w.claim_one().await.job.id, delete.job);
 }

@@ -19,7 +19,7 @@ pub(crate) async fn an_owner_reads_inputs_and_writes_progress(w: World) {
     let claimed = w.claim_one().await;
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
     assert!(inputs.body == order.body, "what was sealed comes back");
-    assert!(inputs.instance_data.is_none() && inputs.binding_data.is_none());
+    assert!(inputs.data.instance.is_none() && inputs.data.binding.is_none());
     mine(
         w.store
             .started(claimed.fence, Some(Containment::Pidns), w.now())
@@ -143,8 +143,8 @@ pub(crate) async fn data_goes_from_one_action_to_the_next(w: World) {
     w.accept(&w.unbind("i", "b")).await;
     let claimed = w.claim_one().await;
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
-    assert_eq!(inputs.instance_data, Some(json!({ "private": SECRET })));
-    assert_eq!(inputs.binding_data, Some(json!({ "private": SECRET })));
+    assert_eq!(inputs.data.instance, Some(json!({ "private": SECRET })));
+    assert_eq!(inputs.data.binding, Some(json!({ "private": SECRET })));
 }
 
 pub(crate) async fn private_data_of_a_failed_run_is_kept(w: World) {
@@ -163,7 +163,7 @@ pub(crate) async fn private_data_of_a_failed_run_is_kept(w: World) {
     w.accept(&w.deprovision("i", &[])).await;
     let claimed = w.claim_one().await;
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
-    assert_eq!(inputs.instance_data, Some(json!("half made")));
+    assert_eq!(inputs.data.instance, Some(json!("half made")));
 }
 
 /// I13.

@@ -193,7 +193,7 @@ pub(crate) async fn an_update_that_writes_nothing_keeps_the_outputs(w: World) {
         let claimed = w.claim_one().await;
         mine(w.store.inputs(claimed.fence).await.unwrap())
     };
-    assert!(inputs.instance_data.is_some(), "data is kept if absent");
+    assert!(inputs.data.instance.is_some(), "data is kept if absent");
 }
 
 pub(crate) async fn a_failed_create_may_be_asked_for_again(w: World) {
