@@ -6,9 +6,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Platform;
 use super::client::{Dialect, Reply};
 use super::desk::{ARRIVED, Change, Desk, Instance, Polled};
+use super::{PAUSE, Platform};
 
 /// Attempts of orphan mitigation, each after twice the time of the one before.
 const MITIGATIONS: u32 = 11;
@@ -169,5 +169,30 @@ impl Platform for CloudController {
             }
         }
         None
+    }
+
+    /// Its user renames it: an update of nothing but the context.
+    async fn look_again(desk: &mut Desk, instance: &Instance) {
+        if !desk.dice.chance(25) {
+            return;
+        }
+        let name = desk.dice.guid();
+        let body = with(
+            Self::patch(instance, &Change::default()),
+            json!({ "context": with(context(), json!({ "instance_name": name })) }),
+        );
+        let url = format!("{}?accepts_incomplete=true", instance.path());
+        for _ in 0..200 {
+            let reply = desk
+                .send(Method::PATCH, url.clone(), Some(body.clone()))
+                .await;
+            match reply.status() {
+                Some(200) => return,
+                _ if reply.is_trouble() || reply.is_busy() => {}
+                _ => desk.shock("a new name was refused", &reply),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        panic!("seed {}: {instance:?} cannot be renamed", desk.seed);
     }
 }

@@ -60,7 +60,7 @@ impl Instance {
 }
 
 /// What a user wants changed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
     pub(crate) plan: Option<String>,
     /// Only what changes.

@@ -33,6 +33,13 @@ fn provision_body(instance: &Instance) -> Value {
     })
 }
 
+fn bind_body(instance: &Instance) -> Value {
+    json!({
+        "service_id": instance.offer.id, "plan_id": instance.plan_id(),
+        "app_guid": "app", "bind_resource": { "app_guid": "app" },
+    })
+}
+
 /// PUT once more, and one look at the operation if there is one.
 async fn reconcile(desk: &mut Desk, path: &str, ids: &str, body: &Value) -> Reconciled {
     let url = format!("{path}?accepts_incomplete=true");
@@ -96,10 +103,7 @@ impl Platform for Korifi {
     }
 
     async fn bind(desk: &mut Desk, instance: &Instance, binding: &str) -> Option<Value> {
-        let body = json!({
-            "service_id": instance.offer.id, "plan_id": instance.plan_id(),
-            "app_guid": "app", "bind_resource": { "app_guid": "app" },
-        });
+        let body = bind_body(instance);
         let (path, ids) = (instance.binding_path(binding), instance.ids());
         let since = Clock::now();
         for tries in 0.. {
@@ -116,22 +120,30 @@ impl Platform for Korifi {
         None
     }
 
-    /// The controller looks at what is ready as well, and sends its PUT: as the instance is now.
+    /// The controllers look at what is ready as well, and send its PUT: as the instance is now.
     async fn look_again(desk: &mut Desk, instance: &Instance) {
-        let url = format!("{}?accepts_incomplete=true", instance.path());
-        let body = provision_body(instance);
-        let since = Clock::now();
-        loop {
-            let reply = desk
-                .send(Method::PUT, url.clone(), Some(body.clone()))
-                .await;
-            match reply.status() {
-                Some(200) => return,
-                _ if reply.is_trouble() => {}
-                _ => desk.shock(&format!("PUT of what is ready, {body}"), &reply),
-            }
-            assert!(since.elapsed() < PATIENCE, "{instance:?}: {reply:?}");
-            tokio::time::sleep(REQUEUE).await;
+        still_ready(desk, &instance.path(), provision_body(instance)).await;
+        if let Some((binding, credentials)) = instance.bindings.iter().next() {
+            let path = instance.binding_path(binding);
+            let told = still_ready(desk, &path, bind_body(instance)).await;
+            assert_eq!(told["credentials"], *credentials, "{path}");
         }
+    }
+}
+
+async fn still_ready(desk: &mut Desk, path: &str, body: Value) -> Value {
+    let url = format!("{path}?accepts_incomplete=true");
+    let since = Clock::now();
+    loop {
+        let reply = desk
+            .send(Method::PUT, url.clone(), Some(body.clone()))
+            .await;
+        match reply.status() {
+            Some(200) => return reply.body().clone(),
+            _ if reply.is_trouble() => {}
+            _ => desk.shock(&format!("PUT of what is ready, {path} {body}"), &reply),
+        }
+        assert!(since.elapsed() < PATIENCE, "{path}: {reply:?}");
+        tokio::time::sleep(REQUEUE).await;
     }
 }

@@ -137,7 +137,8 @@ impl World {
         fs::create_dir(&folder).unwrap();
         let mut text = format!(
             "bundle: 1\n\
-             service: {{name: {name}, description: Things, bindable: true, plan_updateable: true}}\n\
+             service: {{name: {name}, description: Things, bindable: true, plan_updateable: true, \
+             allow_context_updates: true}}\n\
              plans:\n"
         );
         for plan in PLANS {
