@@ -73,6 +73,7 @@ async fn jobs_match_starts(broker: &Broker, world: &World, figures: &mut Figures
         }
     }
     let starts = world.starts();
+    world.unbinds_came_first();
     for (id, job) in &jobs {
         let state = job["state"].as_str().unwrap();
         let started = starts.get(id).copied().unwrap_or(0);
