@@ -116,7 +116,7 @@ async fn lives<P: Platform>(seed: u64) -> String {
     let number = given("EVENKEEL_LIVES").unwrap_or(60);
     let world = Arc::new(World::new());
     let toml = format!(
-        "[osb]\nlisten = \"127.0.0.1:0\"\nsync_limit = \"1s\"\ndeleted_as = {:?}\n\
+        "[osb]\nlisten = \"127.0.0.1:0\"\nsync_limit = \"2s\"\ndeleted_as = {:?}\n\
          [shutdown]\non_shutdown = \"detach\"\n",
         P::DELETED_AS
     );
@@ -153,7 +153,7 @@ async fn lives<P: Platform>(seed: u64) -> String {
     let mut kept = Vec::new();
     let mut kills = 0;
     while !tasks.is_empty() {
-        let next_kill = tokio::time::sleep(Duration::from_millis(200 + dice.below(2500)));
+        let next_kill = tokio::time::sleep(Duration::from_millis(500 + dice.below(2500)));
         tokio::pin!(next_kill);
         loop {
             tokio::select! {

@@ -12,7 +12,7 @@ use super::{PAUSE, Platform};
 
 /// Attempts of orphan mitigation, each after twice the time of the one before.
 const MITIGATIONS: u32 = 11;
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct CloudController;
@@ -98,8 +98,7 @@ impl Platform for CloudController {
         let reply = desk.send(Method::PUT, url, Some(body)).await;
         match reply.status() {
             Some(200 | 201) => true,
-            // Its user does not want it any more.
-            Some(202) if desk.dice.chance(15) => false,
+            Some(202) if desk.is_unwanted().await => false,
             Some(202) => {
                 let (path, ids) = (instance.path(), instance.ids());
                 desk.poll(&path, &ids, &reply.operation(), false).await == Polled::Succeeded
@@ -146,7 +145,7 @@ impl Platform for CloudController {
         match reply.status() {
             Some(200 | 201) => return Some(reply.body()["credentials"].clone()),
             Some(202) => {
-                let unwanted = desk.dice.chance(15);
+                let unwanted = desk.is_unwanted().await;
                 if !unwanted
                     && desk.poll(&path, &ids, &reply.operation(), false).await == Polled::Succeeded
                 {

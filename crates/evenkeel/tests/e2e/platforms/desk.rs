@@ -167,10 +167,20 @@ impl Desk {
             32..40 => "fail".to_owned(),
             40..44 if makes || deletes => "half".to_owned(),
             // Longer than a synchronous answer may take.
-            44..46 => "slow-1.3".to_owned(),
+            44..46 => "slow-2.3".to_owned(),
+            46..54 if !deletes => "stubborn".to_owned(),
             _ => "ok".to_owned(),
         };
         self.world.decree(action, target, &fate);
+    }
+
+    /// Whether the user does not want it any more, some time after it was begun.
+    pub(crate) async fn is_unwanted(&mut self) -> bool {
+        let unwanted = self.dice.chance(20);
+        if unwanted {
+            tokio::time::sleep(self.dice.millis(400)).await;
+        }
+        unwanted
     }
 
     pub(crate) async fn send(

@@ -82,7 +82,7 @@ impl Platform for Korifi {
                 Reconciled::Failed => return false,
                 Reconciled::Requeue => {}
             }
-            if desk.dice.chance(3) {
+            if desk.dice.chance(5) {
                 return false;
             }
             assert!(since.elapsed() < PATIENCE, "{path} does not come about");

@@ -48,7 +48,7 @@ impl Platform for Kubernetes {
                 .await;
             match reply.status() {
                 Some(200 | 201) => return true,
-                Some(202) if desk.dice.chance(15) => return false,
+                Some(202) if desk.is_unwanted().await => return false,
                 Some(202) => {
                     let (path, ids) = (instance.path(), instance.ids());
                     let operation = reply.operation();

@@ -54,8 +54,10 @@ case $fate in
     crash) mark agains "$me"; kill -s SEGV $$ ;;
     slow-*)
         # Who is not waited for may be stopped.
-        [ "${fate#slow-}" != 1.3 ] || mark fails "$EVENKEEL_ACTION $target"
+        [ "${fate#slow-}" != 2.3 ] || mark fails "$EVENKEEL_ACTION $target"
         sleep "${fate#slow-}" ;;
+    # Goes on although it is asked to end: what it makes comes after whoever did not wait for it.
+    stubborn) trap '' TERM; sleep 0.4 ;;
     fail) mark fails "$EVENKEEL_ACTION $target"; exit 1 ;;
     ok | half) ;;
     *) mark wrongs "unknown fate $fate: $me" ;;
