@@ -20,13 +20,15 @@ pub const REQUEST_IDENTITY: &str = "X-Broker-API-Request-Identity";
 /// When to poll or try again.
 pub const RETRY_AFTER: &str = "Retry-After";
 
-/// Checks the `Content-Type` of a request that has a body: JSON, with whatever parameters. A missing one is taken
-/// for JSON.
+/// Checks the `Content-Type` of a request that has a body: JSON, with whatever parameters. One that is missing or empty
+/// is taken for JSON.
 ///
 /// # Errors
 /// Any other type; the specification's practice is 400 and not 415.
 pub fn check_content_type(header: Option<&[u8]>) -> Result<(), BadRequest> {
-    let Some(header) = header else { return Ok(()) };
+    let Some(header) = header.filter(|header| !header.is_empty()) else {
+        return Ok(());
+    };
     let essence = header
         .split(|&byte| byte == b';')
         .next()
@@ -142,9 +144,9 @@ pub struct RequestIdentity(Vec<u8>);
 impl RequestIdentity {
     /// The identity of a request; none when the header is missing or empty.
     pub fn of_request(header: Option<&[u8]>) -> Option<Self> {
-        // Control characters cannot come from an HTTP parser, and must not go into a header or a log.
-        let header = header
-            .filter(|header| !header.is_empty() && !header.iter().any(u8::is_ascii_control))?;
+        // Control characters cannot come from an HTTP parser, and must not go into a header; the tab can and may.
+        let is_text = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
+        let header = header.filter(|header| !header.is_empty() && header.iter().all(is_text))?;
         Some(Self(header.to_vec()))
     }
 

@@ -12,7 +12,7 @@
 //!
 //! // PUT /v2/service_instances/a%2Fb?accepts_incomplete=true
 //! assert_eq!(decode_segment("a%2Fb")?, "a/b");
-//! assert!(Query::parse("accepts_incomplete=true")?.accepts_incomplete);
+//! assert!(Query::parse("accepts_incomplete=true").accepts_incomplete);
 //!
 //! let request = ProvisionRequest::from_body(
 //!     br#"{"service_id": "s", "plan_id": "p", "organization_guid": "o", "space_guid": "x", "parameters": null}"#,

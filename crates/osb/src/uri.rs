@@ -32,8 +32,17 @@ pub fn decode_segment(segment: &str) -> Result<String, BadRequest> {
     Ok(id.into_owned())
 }
 
-/// The parameters that the API knows. Empty ones are absent; of repeated ones the first that is not empty counts;
-/// others are ignored.
+/// The parameters that the API knows. Of repeated ones the first counts that says something; others are ignored.
+///
+/// ```
+/// use evenkeel_osb::Query;
+///
+/// let query = Query::parse("plan_id=&plan_id=a+b&plan_id=c&service_id=%FF&colour=blue");
+/// assert_eq!(query.plan_id.as_deref(), Some("a b"));
+/// // What cannot be read is missed only where it is needed.
+/// assert_eq!(query.service_id, None);
+/// assert_eq!(query.required_service_id().unwrap_err().pointer, "?service_id");
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
     /// Service offering.
@@ -47,42 +56,40 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads the part of a request's target after `?`.
+    /// Reads the part of a request's target after `?`. A parameter that says nothing is absent: an empty one, one that
+    /// is not UTF-8, an operation with a longer name than any has.
     ///
-    /// # Errors
-    /// A known parameter that is not UTF-8, or an operation that is too long.
-    pub fn parse(query: &str) -> Result<Self, BadRequest> {
+    /// There is no error for these: Cloud Foundry takes a 400 to a poll as the end of the operation, and a request that
+    /// has no use for a parameter should not fail for it.
+    pub fn parse(query: &str) -> Self {
         let mut read = Self::default();
         let mut accepts_incomplete = None;
-        let mut operation = None;
         for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let place = match decode(name).as_deref() {
-                Some("service_id") => &mut read.service_id,
-                Some("plan_id") => &mut read.plan_id,
-                Some("operation") => &mut operation,
-                Some("accepts_incomplete") => &mut accepts_incomplete,
-                Some(_) | None => continue,
-            };
-            if place.is_some() || value.is_empty() {
+            let Some(name) = decode(name) else { continue };
+            let Some(value) = decode(value).filter(|value| !value.is_empty()) else {
                 continue;
+            };
+            match name.as_str() {
+                "service_id" => read.service_id = read.service_id.or(Some(value)),
+                "plan_id" => read.plan_id = read.plan_id.or(Some(value)),
+                "operation" => {
+                    read.operation = read.operation.or_else(|| Operation::received(value).ok());
+                }
+                "accepts_incomplete" => {
+                    accepts_incomplete = accepts_incomplete.or(Some(value));
+                }
+                _ => {}
             }
-            *place = Some(decode(value).ok_or_else(|| bad_parameter(name, "is not UTF-8"))?);
         }
         read.accepts_incomplete = accepts_incomplete.as_deref() == Some("true");
-        read.operation = operation
-            .map(|name| {
-                Operation::received(name)
-                    .map_err(|error| bad_parameter("operation", error.to_string()))
-            })
-            .transpose()?;
-        Ok(read)
+        read
     }
 
     /// The service offering, where it is required (DELETE).
     ///
     /// # Errors
-    /// When it is absent or empty.
+    /// When it is absent.
     pub fn required_service_id(&self) -> Result<&str, BadRequest> {
         required("service_id", self.service_id.as_deref())
     }
@@ -90,7 +97,7 @@ impl Query {
     /// The plan, where it is required (DELETE).
     ///
     /// # Errors
-    /// When it is absent or empty.
+    /// When it is absent.
     pub fn required_plan_id(&self) -> Result<&str, BadRequest> {
         required("plan_id", self.plan_id.as_deref())
     }
@@ -114,13 +121,12 @@ impl Query {
 }
 
 fn required<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, BadRequest> {
-    value
-        .filter(|value| !value.is_empty())
-        .ok_or_else(|| bad_parameter(name, "is missing: this query parameter is required"))
-}
-
-fn bad_parameter(name: &str, message: impl Into<String>) -> BadRequest {
-    BadRequest::new(format!("?{name}"), message)
+    value.filter(|value| !value.is_empty()).ok_or_else(|| {
+        BadRequest::new(
+            format!("?{name}"),
+            "is missing, empty or not UTF-8: this query parameter is required",
+        )
+    })
 }
 
 // The plus sign before the percent-decoding: an encoded one is a plus sign.

@@ -9,6 +9,7 @@
 //! The broker's side: [`RunRoot`], [`RunFolder::begin`], [`RunFolder::probe`]. The other side:
 //! [`shim::main`].
 
+pub mod blackbox;
 mod census;
 mod cgroup;
 mod clock;

@@ -4,6 +4,7 @@
 //! ROOT/format              run/1
 //! ROOT/id                  the root's id, once and for all
 //! ROOT/boots/BOOT_ID.lock  held for life by the broker process of that boot
+//! ROOT/boots/BOOT_ID.box   its black box
 //! ROOT/runs/ATTEMPT_ID/    one run
 //! ROOT/logs/ATTEMPT_ID/    the log of a run that was concluded
 //! ```
@@ -213,6 +214,11 @@ impl RunRoot {
     fn boot_path(&self, boot_id: &str) -> Result<PathBuf> {
         check_name("boot id", boot_id)?;
         Ok(self.path.join("boots").join(format!("{boot_id}.lock")))
+    }
+
+    pub(crate) fn box_path(&self, boot_id: &str) -> Result<PathBuf> {
+        check_name("boot id", boot_id)?;
+        Ok(self.path.join("boots").join(format!("{boot_id}.box")))
     }
 }
 

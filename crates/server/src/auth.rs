@@ -1,11 +1,13 @@
 //! Who asks: basic authentication of platforms, the operator's bearer token.
 //!
 //! Nothing is ever compared as it was sent: both sides go through HMAC-SHA-256 under a key of
-//! this process, and equal-length digests are compared in constant time. An argon2id hash is
-//! meant to be slow, so it is paid until the first success of its user only; from then on the
-//! digest of that one right password decides about every later one, right or wrong.
+//! this process, and equal-length digests are compared in constant time, names with all names. An
+//! argon2id hash is meant to be slow, so it is paid until the first success of its user only; from
+//! then on the digest of that one right password decides about every later one, right or wrong.
+//! As long as any user's hash is still to be paid, every failure pays one: else the time would
+//! tell which names there are.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use evenkeel_core::ids::Platform;
 use hmac::{Hmac, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -116,6 +118,8 @@ impl Key {
 }
 
 struct Known {
+    name: Platform,
+    name_digest: Digest,
     /// Of the right password, as soon as it is known.
     digest: OnceLock<Digest>,
     hash: Option<SecretString>,
@@ -124,7 +128,8 @@ struct Known {
 /// The platforms that may ask.
 pub(crate) struct Platforms {
     key: Key,
-    users: BTreeMap<Platform, Known>,
+    /// At least one.
+    users: Vec<Known>,
     slow: Semaphore,
 }
 
@@ -134,33 +139,36 @@ impl Platforms {
             return Err(AuthError::NoUsers);
         }
         let key = Key::new()?;
-        let mut known = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        let mut known = Vec::new();
         for User { name, password } in users {
             if name.as_str().contains(':') {
                 return Err(AuthError::Colon(name.into()));
             }
-            let entry = match password {
+            if !names.insert(name.clone()) {
+                return Err(AuthError::Twice(name.into()));
+            }
+            let (digest, hash) = match password {
                 Password::Plain(password) if password.expose_secret().is_empty() => {
                     return Err(AuthError::EmptyPassword(name.into()));
                 }
-                Password::Plain(password) => Known {
-                    digest: key.digest(password.expose_secret().as_bytes()).into(),
-                    hash: None,
-                },
+                Password::Plain(password) => {
+                    (key.digest(password.expose_secret().as_bytes()).into(), None)
+                }
                 Password::Argon2id(hash) => {
                     check_hash(hash.expose_secret()).map_err(|problem| AuthError::Hash {
                         user: name.to_string(),
                         problem,
                     })?;
-                    Known {
-                        digest: OnceLock::new(),
-                        hash: Some(hash),
-                    }
+                    (OnceLock::new(), Some(hash))
                 }
             };
-            if known.insert(name.clone(), entry).is_some() {
-                return Err(AuthError::Twice(name.into()));
-            }
+            known.push(Known {
+                name_digest: key.digest(name.as_str().as_bytes()),
+                name,
+                digest,
+                hash,
+            });
         }
         Ok(Self {
             key,
@@ -173,22 +181,50 @@ impl Platforms {
     pub(crate) async fn check(&self, header: Option<&[u8]>) -> Result<Platform, Denied> {
         let (name, password) = basic(header).ok_or(Denied::Missing)?;
         let digest = self.key.digest(password.expose_secret().as_bytes());
-        let Some((platform, known)) = Platform::new(name)
-            .ok()
-            .and_then(|name| self.users.get_key_value(&name))
-        else {
-            return Err(Denied::Wrong);
+        let known = self.named(&name);
+        let right = match known.map(|known| (known.digest.get(), &known.hash)) {
+            Some((Some(right), _)) => bool::from(right.ct_eq(&digest)),
+            Some((None, Some(hash))) => {
+                let right = self.slowly(hash.clone(), password).await?;
+                return self.decided(known, digest, right);
+            }
+            Some((None, None)) | None => false,
         };
-        let right = match (known.digest.get(), &known.hash) {
-            (Some(right), _) => bool::from(right.ct_eq(&digest)),
-            (None, Some(hash)) => self.slowly(hash.clone(), password).await?,
-            (None, None) => false,
-        };
-        if !right {
-            return Err(Denied::Wrong);
+        if !right && let Some(hash) = self.unpaid() {
+            // For its time only.
+            self.slowly(hash.clone(), password).await?;
         }
+        self.decided(known, digest, right)
+    }
+
+    fn decided(
+        &self,
+        known: Option<&Known>,
+        digest: Digest,
+        right: bool,
+    ) -> Result<Platform, Denied> {
+        let known = known.filter(|_| right).ok_or(Denied::Wrong)?;
         known.digest.get_or_init(|| digest);
-        Ok(platform.clone())
+        Ok(known.name.clone())
+    }
+
+    /// Looks at every user, whichever it is.
+    fn named(&self, name: &str) -> Option<&Known> {
+        let sought = self.key.digest(name.as_bytes());
+        let (mut place, mut found) = (0_u64, Choice::from(0));
+        for (at, known) in (0..).zip(&self.users) {
+            let same = known.name_digest.ct_eq(&sought);
+            place.conditional_assign(&at, same);
+            found |= same;
+        }
+        let known = self.users.get(usize::try_from(place).ok()?)?;
+        bool::from(found).then_some(known)
+    }
+
+    /// A hash that nobody has given the password of yet.
+    fn unpaid(&self) -> Option<&SecretString> {
+        let unpaid = |known: &&Known| known.digest.get().is_none();
+        self.users.iter().find(unpaid)?.hash.as_ref()
     }
 
     async fn slowly(&self, hash: SecretString, password: SecretString) -> Result<bool, Denied> {
@@ -274,7 +310,8 @@ pub fn check_hash(text: &str) -> Result<(), HashError> {
 
 impl std::fmt::Debug for Platforms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.users.keys()).finish()
+        let names = self.users.iter().map(|known| &known.name);
+        f.debug_list().entries(names).finish()
     }
 }
 
@@ -285,167 +322,4 @@ impl std::fmt::Debug for Token {
 }
 
 #[cfg(test)]
-mod tests {
-    use argon2::PasswordHasher as _;
-    use argon2::password_hash::SaltString;
-
-    use super::*;
-
-    fn user(name: &str, password: Password) -> User {
-        User {
-            name: Platform::new(name).unwrap(),
-            password,
-        }
-    }
-
-    fn plain(name: &str, password: &str) -> User {
-        user(name, Password::Plain(password.into()))
-    }
-
-    fn hash(algorithm: Algorithm, password: &str) -> String {
-        let cost = argon2::Params::new(64, 1, 1, None).unwrap();
-        let salt = SaltString::encode_b64(b"a salt of the test").unwrap();
-        let hasher = Argon2::new(algorithm, argon2::Version::V0x13, cost);
-        hasher
-            .hash_password(password.as_bytes(), &salt)
-            .unwrap()
-            .to_string()
-    }
-
-    fn argon2id(password: &str) -> Password {
-        Password::Argon2id(hash(Algorithm::Argon2id, password).into())
-    }
-
-    fn header(credentials: &str) -> Vec<u8> {
-        format!("Basic {}", BASE64.encode(credentials)).into_bytes()
-    }
-
-    async fn check(platforms: &Platforms, credentials: &str) -> Result<String, Denied> {
-        let header = header(credentials);
-        platforms.check(Some(&header)).await.map(String::from)
-    }
-
-    #[tokio::test]
-    async fn each_user_comes_in_with_its_own_password_only() {
-        let users = vec![
-            plain("cf", "a:b:ü"),
-            plain("k8s", "other"),
-            user("hashed", argon2id("slow")),
-        ];
-        let platforms = Platforms::new(users).unwrap();
-        assert_eq!(check(&platforms, "cf:a:b:ü").await, Ok("cf".to_owned()));
-        assert_eq!(check(&platforms, "k8s:other").await, Ok("k8s".to_owned()));
-        assert_eq!(
-            check(&platforms, "hashed:slow").await,
-            Ok("hashed".to_owned())
-        );
-        for wrong in [
-            "cf:other",
-            "cf:",
-            "cf:a:b",
-            "k8s:slow",
-            "hashed:fast",
-            "nobody:other",
-            ":",
-            "CF:a:b:ü",
-        ] {
-            assert_eq!(
-                check(&platforms, wrong).await,
-                Err(Denied::Wrong),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_not_basic_authentication_is_missing() {
-        let platforms = Platforms::new(vec![plain("cf", "pw")]).unwrap();
-        let bearer = format!("Bearer {}", BASE64.encode("cf:pw"));
-        for header in ["", "Basic", "Basic !!!", "Basic Y2Y=", &bearer, "cf:pw"] {
-            assert_eq!(
-                platforms.check(Some(header.as_bytes())).await,
-                Err(Denied::Missing),
-                "{header}"
-            );
-        }
-        assert_eq!(platforms.check(None).await, Err(Denied::Missing));
-        let unpadded = format!("bAsIc  {}", BASE64.encode("cf:pw").trim_end_matches('='));
-        assert!(platforms.check(Some(unpadded.as_bytes())).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_slow_hash_is_paid_until_the_first_success_only() {
-        let platforms = Platforms::new(vec![user("cf", argon2id("pw"))]).unwrap();
-        assert_eq!(check(&platforms, "cf:no").await, Err(Denied::Wrong));
-        assert_eq!(check(&platforms, "cf:pw").await, Ok("cf".to_owned()));
-        // With no turn left nothing can be hashed any more.
-        platforms.slow.close();
-        assert_eq!(check(&platforms, "cf:pw").await, Ok("cf".to_owned()));
-        assert_eq!(check(&platforms, "cf:no").await, Err(Denied::Wrong));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_for_a_slow_hash_is_told_to_come_back() {
-        let platforms = Platforms::new(vec![user("cf", argon2id("pw"))]).unwrap();
-        let turns = platforms.slow.acquire_many(2).await.unwrap();
-        assert_eq!(check(&platforms, "cf:pw").await, Err(Denied::Busy));
-        drop(turns);
-    }
-
-    #[test]
-    fn users_that_would_not_work_are_refused_with_the_reason() {
-        let refused = |users: Vec<User>| Platforms::new(users).unwrap_err();
-        assert_eq!(refused(vec![]), AuthError::NoUsers);
-        assert_eq!(
-            refused(vec![plain("a:b", "x")]),
-            AuthError::Colon("a:b".to_owned())
-        );
-        assert_eq!(
-            refused(vec![plain("a", "")]),
-            AuthError::EmptyPassword("a".to_owned())
-        );
-        assert_eq!(
-            refused(vec![plain("a", "x"), plain("a", "y")]),
-            AuthError::Twice("a".to_owned())
-        );
-        for (text, problem) in [
-            ("secret".to_owned(), "cannot be read"),
-            (hash(Algorithm::Argon2i, "x"), "is of another algorithm"),
-            (
-                "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ".to_owned(),
-                "has no salt or no hash",
-            ),
-            (
-                hash(Algorithm::Argon2id, "x").replace("m=64", "m=4194304"),
-                "costs too much",
-            ),
-        ] {
-            let error = refused(vec![user("a", Password::Argon2id(text.clone().into()))]);
-            let AuthError::Hash { problem: found, .. } = &error else {
-                panic!("{error}")
-            };
-            assert_eq!(found.0, problem, "{text}");
-            assert!(!error.to_string().contains(&text));
-        }
-    }
-
-    #[test]
-    fn the_admin_token_is_taken_as_a_bearer_token_only() {
-        let token = Token::new(&"t0ken".into()).unwrap();
-        assert!(token.check(Some(b"Bearer t0ken")));
-        assert!(token.check(Some(b"bearer  t0ken ")));
-        for wrong in ["t0ken", "Bearer", "Bearer ", "Bearer t0ke", "Basic t0ken"] {
-            assert!(!token.check(Some(wrong.as_bytes())), "{wrong}");
-        }
-        assert!(!token.check(None));
-        assert_eq!(Token::new(&"".into()).err(), Some(AuthError::EmptyToken));
-    }
-
-    #[test]
-    fn nothing_of_a_password_is_printed() {
-        let users = vec![plain("cf", "hunter2")];
-        assert!(!format!("{users:?}").contains("hunter2"));
-        let platforms = Platforms::new(users).unwrap();
-        assert!(!format!("{platforms:?}").contains("hunter2"));
-    }
-}
+mod tests;

@@ -17,6 +17,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
+mod refusal;
+
+use refusal::Telling;
+
 /// Room for a request's head: an originating identity may have 64 KiB.
 const HEAD_BYTES: usize = 128 * 1024;
 /// Between two attempts to accept while the process has no free descriptor.
@@ -113,7 +117,8 @@ async fn connection(
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head_read)
         .max_buf_size(HEAD_BYTES);
-    let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let stream = TokioIo::new(Telling::new(stream));
+    let serving = http.serve_connection(stream, TowerToHyperService::new(router));
     let mut serving = pin!(serving);
     let early = tokio::select! {
         result = serving.as_mut() => Some(result),

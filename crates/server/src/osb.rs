@@ -13,15 +13,19 @@ use evenkeel_core::ids::{Platform, ServiceId};
 use evenkeel_core::request::Object;
 use evenkeel_engine::ask::Caller;
 use evenkeel_engine::{Engine, faults};
-use evenkeel_osb::headers::{API_VERSION, ORIGINATING_IDENTITY};
-use evenkeel_osb::{ApiVersion, ErrorBody, OriginatingIdentity, Query, RetryAfter, parse_body};
-use serde_json::{Value, json};
+use evenkeel_osb::headers::{API_VERSION, ORIGINATING_IDENTITY, check_content_type};
+use evenkeel_osb::{
+    ApiVersion, Context, ErrorBody, IdentityError, OriginatingIdentity, Query, RetryAfter,
+    parse_body,
+};
+use serde_json::json;
 
 use crate::auth::{AuthError, Denied, Platforms, User};
 use crate::exchange::{self, Api, BodyError, Fault, Incoming, RequestLimits, with_header};
 
 mod bindings;
 mod catalog;
+mod conditional;
 mod instances;
 mod outputs;
 mod polls;
@@ -29,6 +33,9 @@ mod refusal;
 mod route;
 
 use route::{NoRoute, Route};
+
+/// How much of a foreign text is logged.
+const MAX_LOGGED_CHARS: usize = 64;
 
 /// What a poll says after an asynchronous delete has ended. Platforms take both; conformance
 /// suites disagree.
@@ -117,17 +124,26 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn identity(&self) -> Option<Value> {
+    fn identity(&self) -> Option<Result<OriginatingIdentity, IdentityError>> {
         let header = self.request.header(ORIGINATING_IDENTITY)?;
-        match OriginatingIdentity::parse(header) {
-            Ok(identity) => {
-                Some(json!({ "platform": identity.platform(), "value": identity.value() }))
-            }
-            Err(error) => {
-                // The specification names no status for it, and no platform expects one.
-                tracing::warn!(platform = %self.platform, %error, "an originating identity is ignored");
-                None
-            }
+        Some(OriginatingIdentity::parse(header))
+    }
+
+    /// Notes for the log what of the identity is not as the profiles have it. It is served all
+    /// the same: platforms differ, and the profiles are conventions.
+    fn note_identity(&self, context: &Context) {
+        let Some(Ok(identity)) = self.identity() else {
+            return;
+        };
+        let (platform, of) = (&self.platform, identity.platform());
+        let missing = identity.missing_properties();
+        if !missing.is_empty() {
+            tracing::info!(%platform, of, ?missing, "an originating identity lacks properties");
+        }
+        if let Some(other) = context.platform().filter(|context| *context != of) {
+            // A foreign text of any length.
+            let context: String = other.chars().take(MAX_LOGGED_CHARS).collect();
+            tracing::info!(%platform, of, ?context, "an originating identity is of another platform than the context");
         }
     }
 
@@ -152,27 +168,23 @@ impl Ask<'_> {
     }
 
     fn caller(&self) -> Caller {
+        let identity = match self.identity() {
+            Some(Ok(identity)) => {
+                Some(json!({ "platform": identity.platform(), "value": identity.value() }))
+            }
+            Some(Err(error)) => {
+                // The specification names no status for it, and no platform expects one.
+                tracing::warn!(platform = %self.platform, %error, "an originating identity is ignored");
+                None
+            }
+            None => None,
+        };
         Caller {
             platform: self.platform.clone(),
-            identity: self.identity(),
+            identity,
             accepts_incomplete: self.query.accepts_incomplete,
         }
     }
-}
-
-// A missing one is as good as the right one (specification, "Content Type").
-fn check_content_type(header: Option<&[u8]>) -> Result<(), ErrorBody> {
-    let Some(header) = header.filter(|header| !header.is_empty()) else {
-        return Ok(());
-    };
-    let text = String::from_utf8_lossy(header);
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    Err(ErrorBody::bad_request(
-        "The Content-Type has to be application/json.",
-    ))
 }
 
 impl Api for OsbState {
@@ -223,7 +235,7 @@ impl OsbState {
         };
         let about = request.identity().map(|identity| identity.to_string());
         faults::hit_about(route.fault_point(), about.as_deref().unwrap_or_default());
-        let query = Query::parse(request.uri.query().unwrap_or_default())?;
+        let query = Query::parse(request.uri.query().unwrap_or_default());
         let ask = Ask {
             request,
             platform,

@@ -22,6 +22,7 @@ mod panics;
 mod platforms;
 mod poison;
 mod postgres;
+mod random_requests;
 mod requests;
 mod requests_again;
 mod requests_life;

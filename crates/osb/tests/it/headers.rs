@@ -163,6 +163,7 @@ fn a_request_identity_is_given_back_byte_for_byte() {
     for header in [
         &b"e26cee84"[..],
         b"any thing {\"a\":1}",
+        b"with\ta tab",
         "é".as_bytes(),
         b"\xfe\xff",
     ] {
@@ -199,8 +200,9 @@ fn json_with_any_parameters_or_no_content_type_is_taken_and_others_are_400() {
         );
     }
     assert_eq!(check_content_type(None), Ok(()));
+    assert_eq!(check_content_type(Some(b"")), Ok(()));
     for header in [
-        "",
+        " ",
         "text/plain",
         "application/jsonp",
         "application/x-www-form-urlencoded",

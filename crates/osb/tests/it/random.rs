@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn every_id_survives_a_query(id in any::<String>().prop_filter("not empty", |id| !id.is_empty())) {
         let query = Query { service_id: Some(id.clone()), plan_id: Some(id), ..Query::default() };
-        prop_assert_eq!(Query::parse(&query.encode()), Ok(query));
+        prop_assert_eq!(Query::parse(&query.encode()), query);
     }
 
     #[test]
@@ -133,12 +133,13 @@ proptest! {
         prop_assert!(version.is_err() || bytes.contains(&b'.'));
         let kept = RequestIdentity::of_request(Some(&bytes));
         prop_assert!(kept.is_none_or(|kept| kept.as_bytes() == bytes));
-        prop_assert!(check_content_type(Some(&bytes)).is_err() || bytes.len() >= 16);
+        prop_assert!(check_content_type(Some(&bytes)).is_err() || bytes.is_empty() || bytes.len() >= 16);
     }
 
     #[test]
     fn no_reader_panics_on_random_text(text in any::<String>()) {
-        prop_assert!(Query::parse(&text).is_ok() || text.contains('%'));
+        let query = Query::parse(&text);
+        prop_assert_eq!(Query::parse(&query.encode()), query);
         prop_assert!(decode_segment(&text).is_ok() || text.is_empty() || text.contains('%'));
         if let Ok(ports) = Ports::from_str(&text) {
             prop_assert_eq!(Ports::from_str(&ports.to_string()), Ok(ports));
@@ -156,10 +157,9 @@ proptest! {
     }
 
     #[test]
-    fn every_query_that_parses_is_the_same_after_writing(text in "((service_id|plan_id|operation|accepts_incomplete|x)=[a-z%+0-9&=]{0,9}&?){0,6}") {
-        if let Ok(query) = Query::parse(&text) {
-            prop_assert_eq!(Query::parse(&query.encode()), Ok(query));
-        }
+    fn every_query_is_the_same_after_writing(text in "((service_id|plan_id|operation|accepts_incomplete|x)=[a-z%+0-9&=]{0,9}&?){0,6}") {
+        let query = Query::parse(&text);
+        prop_assert_eq!(Query::parse(&query.encode()), query);
     }
 
     #[test]

@@ -34,6 +34,7 @@ impl OsbState {
                 rotation.details,
             ),
         };
+        ask.note_identity(&details.context);
         let mut bind_resource = details.bind_resource.as_object().clone();
         if let Some(app) = details.app_guid() {
             bind_resource.insert("app_guid".to_owned(), Value::from(app));

@@ -1,21 +1,19 @@
 //! `GET /v2/catalog`: rendered once for each reading of the bundles.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
-use axum::http::header::{ETAG, IF_NONE_MATCH};
 use axum::response::Response;
 use evenkeel_core::bundle::{self, Bundle, Requirement};
 use evenkeel_core::request::Object;
-use evenkeel_core::time::Timestamp;
+use evenkeel_engine::catalog::Catalog;
 use evenkeel_osb as wire;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
+use super::conditional::Validators;
 use super::{Ask, OsbState};
-use crate::exchange::{json_bytes, with_header};
+use crate::exchange::json_bytes;
 
 /// The catalog as it was last rendered.
 #[derive(Debug, Default)]
@@ -23,27 +21,23 @@ pub(super) struct Cache(Mutex<Option<Arc<Rendered>>>);
 
 #[derive(Debug)]
 struct Rendered {
-    loaded_at: Timestamp,
+    /// What it was rendered from.
+    catalog: Arc<Catalog>,
     bytes: Bytes,
-    /// A strong one, over the bytes.
-    etag: String,
+    validators: Validators,
 }
 
 impl OsbState {
     pub(super) fn catalog(&self, ask: &Ask<'_>) -> Response {
         let rendered = self.rendered();
-        let known = ask.request.headers.get_all(IF_NONE_MATCH).iter();
-        let is_known = known
-            .into_iter()
-            .any(|header| names(header.as_bytes(), &rendered.etag));
-        let response = if is_known {
+        let response = if rendered.validators.are_known(&ask.request.headers) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
             json_bytes(200, rendered.bytes.clone())
         };
-        with_header(response, ETAG, &rendered.etag)
+        rendered.validators.tell(response)
     }
 
     fn rendered(&self) -> Arc<Rendered> {
@@ -55,7 +49,7 @@ impl OsbState {
             .unwrap_or_else(PoisonError::into_inner);
         let fresh = cached
             .as_ref()
-            .filter(|cached| cached.loaded_at == catalog.loaded_at);
+            .filter(|cached| Arc::ptr_eq(&cached.catalog, &catalog));
         if let Some(fresh) = fresh {
             return Arc::clone(fresh);
         }
@@ -66,28 +60,14 @@ impl OsbState {
             .collect();
         let bytes = serde_json::to_vec(&wire::Catalog { services })
             .expect("a catalog holds nothing that JSON has not");
-        let digest = Sha256::digest(&bytes);
-        let mut etag = String::from("\"");
-        for byte in &digest[..16] {
-            write!(etag, "{byte:02x}").expect("a string takes any text");
-        }
-        etag.push('"');
+        let before = cached.as_ref().map(|cached| &cached.validators);
         let rendered = Rendered {
-            loaded_at: catalog.loaded_at,
+            validators: Validators::of(&bytes, catalog.loaded_at, before),
             bytes: bytes.into(),
-            etag,
+            catalog,
         };
         Arc::clone(cached.insert(Arc::new(rendered)))
     }
-}
-
-// Weak comparison (RFC 9110, 13.1.2): `W/` does not count. Tags of ours hold no comma.
-fn names(header: &[u8], etag: &str) -> bool {
-    let header = String::from_utf8_lossy(header);
-    header
-        .split(',')
-        .map(str::trim)
-        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
 fn offering(bundle: &Bundle) -> wire::ServiceOffering {
@@ -156,25 +136,4 @@ fn plan(plan: &bundle::Plan) -> wire::Plan {
 
 fn schema(schema: Option<&Value>) -> Option<Object> {
     schema.and_then(Value::as_object).cloned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entity_tag_is_found_in_lists_weak_or_not() {
-        for header in [
-            "\"abc\"",
-            "W/\"abc\"",
-            "\"x\", \"abc\"",
-            "*",
-            " \"x\" ,W/\"abc\" ",
-        ] {
-            assert!(names(header.as_bytes(), "\"abc\""), "{header}");
-        }
-        for header in ["", "abc", "\"ab\"", "w/\"abc\""] {
-            assert!(!names(header.as_bytes(), "\"abc\""), "{header}");
-        }
-    }
 }

@@ -25,6 +25,7 @@ impl OsbState {
         instance: InstanceId,
     ) -> Result<Response, ErrorBody> {
         let request = ProvisionRequest::from_object(&ask.body().await?)?;
+        ask.note_identity(&request.context);
         let provision = Provision {
             instance: instance.clone(),
             service: field("service_id", request.service_id)?,
@@ -58,6 +59,7 @@ impl OsbState {
     ) -> Result<Response, ErrorBody> {
         let request = UpdateRequest::from_object(&ask.body().await?)?;
         let context = request.context;
+        ask.note_identity(&context);
         let update = Update {
             instance: instance.clone(),
             service: field("service_id", request.service_id)?,

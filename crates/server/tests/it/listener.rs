@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 use crate::broker::{BASIC, Broker, PATIENCE, WRONG_BASIC, provision, until};
 
-struct Listening {
+pub(crate) struct Listening {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<usize>,
 }
 
 impl Listening {
-    async fn start(router: Router, limits: ConnectionLimits) -> Self {
+    pub(crate) async fn start(router: Router, limits: ConnectionLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -35,7 +35,7 @@ impl Listening {
         }
     }
 
-    async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
 
@@ -51,10 +51,10 @@ impl Listening {
     }
 }
 
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         timeout(PATIENCE, self.0.write_all(bytes))
             .await
             .expect("it is read")
@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// Status and body of the next answer.
-    async fn answer(&mut self) -> (u16, Value) {
+    pub(crate) async fn answer(&mut self) -> (u16, Value) {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let byte = timeout(PATIENCE, self.0.read_u8())
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Waits until the other side has closed the connection; gives what came before that.
-    async fn rest(mut self) -> Vec<u8> {
+    pub(crate) async fn rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end as well.
         timeout(PATIENCE, self.0.read_to_end(&mut rest))
@@ -94,14 +94,14 @@ impl Client {
     }
 }
 
-fn head(method: &str, path: &str, authorization: &str, more: &str) -> String {
+pub(crate) fn head(method: &str, path: &str, authorization: &str, more: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: {authorization}\r\n\
          x-broker-api-version: 2.17\r\n{more}\r\n"
     )
 }
 
-fn get_catalog() -> String {
+pub(crate) fn get_catalog() -> String {
     head("GET", "/v2/catalog", BASIC, "")
 }
 

@@ -12,6 +12,7 @@ mod limits;
 mod listener;
 mod order;
 mod panics;
+mod refusals;
 mod rotation;
 mod runs;
 mod snapshots;

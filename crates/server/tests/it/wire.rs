@@ -86,8 +86,24 @@ async fn queries_may_repeat_themselves_and_hold_what_nobody_knows() {
         "service_id=db&service_id=db&plan_id=&plan_id=db-small&x&&=&y=%41&accepts_incomplete=maybe";
     let call = Call::new("DELETE", &format!("/v2/service_instances/i?{query}"));
     assert_eq!(broker.ask(call).await.status, 200);
+    // What cannot be read is nothing, and missed only where it is needed.
     let call = Call::new("DELETE", "/v2/service_instances/i?service_id=%FF&plan_id=p");
     assert_eq!(broker.ask(call).await.status, 400);
+    let binding = "/v2/service_instances/i/service_bindings/b";
+    let call = Call::new("DELETE", &format!("{binding}?service_id=%FF"));
+    assert_eq!(broker.ask(call).await.status, 410);
+    let odd = format!(
+        "service_id=%FF&plan_id=%FF&operation={}",
+        "x".repeat(10_001)
+    );
+    for (path, status) in [
+        ("/v2/catalog", 200),
+        ("/v2/service_instances/i", 404),
+        ("/v2/service_instances/i/last_operation", 200),
+    ] {
+        let call = Call::new("GET", &format!("{path}?{odd}"));
+        assert_eq!(broker.ask(call).await.status, status, "{path}");
+    }
 }
 
 #[tokio::test]

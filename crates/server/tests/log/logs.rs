@@ -3,11 +3,13 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::broker::{BASIC, Broker, Call, TOKEN, WRONG_BASIC};
+use crate::broker::{BASIC, Broker, Call, TOKEN, WRONG_BASIC, provision};
 use crate::runs::PASSWORD;
 
 #[derive(Clone, Default)]
@@ -32,16 +34,37 @@ impl MakeWriter<'_> for Written {
     }
 }
 
-// One thread, so that all tasks of the broker write to this test's log.
-#[tokio::test]
-async fn i16_the_log_has_a_line_for_each_request_and_no_secret() {
+/// What is logged from now on, by this thread.
+fn listen(level: Level) -> (Written, tracing::subscriber::DefaultGuard) {
     let written = Written::default();
     let subscriber = tracing_subscriber::fmt()
         .json()
-        .with_max_level(Level::TRACE)
+        .with_max_level(level)
         .with_writer(written.clone())
         .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let guard = tracing::subscriber::set_default(subscriber);
+    (written, guard)
+}
+
+impl Written {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The fields of each line.
+    fn fields(&self) -> Vec<Value> {
+        let text = self.text();
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|mut line| line["fields"].take()).collect()
+    }
+}
+
+// One thread, so that all tasks of the broker write to this test's log.
+#[tokio::test]
+async fn i16_the_log_has_a_line_for_each_request_and_no_secret() {
+    let (written, _guard) = listen(Level::TRACE);
     let broker = Broker::start().await;
     let secret = json!({"admin_password": "parameter-secret"});
     assert_eq!(broker.provision("i", secret.clone()).await.status, 201);
@@ -59,7 +82,7 @@ async fn i16_the_log_has_a_line_for_each_request_and_no_secret() {
             .status,
         200
     );
-    let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let log = written.text();
     let credentials = [BASIC, TOKEN, WRONG_BASIC].map(|header| header.split(' ').nth(1).unwrap());
     for secret in credentials
         .into_iter()
@@ -67,10 +90,7 @@ async fn i16_the_log_has_a_line_for_each_request_and_no_secret() {
     {
         assert!(!log.contains(secret), "{secret} is in the log");
     }
-    let lines = log
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let fields: Vec<Value> = lines.map(|mut line| line["fields"].take()).collect();
+    let fields = written.fields();
     let requests = fields
         .iter()
         .filter(|fields| fields["message"] == "request");
@@ -106,4 +126,54 @@ async fn i16_the_log_has_a_line_for_each_request_and_no_secret() {
         .find(|fields| fields["message"] == "a request handler panicked");
     let place = panicked.unwrap()["place"].as_str().unwrap();
     assert!(place.contains("/osb.rs:"), "{place}");
+}
+
+// H4
+#[tokio::test]
+async fn what_is_odd_about_an_originating_identity_is_logged_and_never_its_values() {
+    let (written, _guard) = listen(Level::INFO);
+    let broker = Broker::start().await;
+    let identity =
+        |platform: &str, value: Value| format!("{platform} {}", STANDARD.encode(value.to_string()));
+    let put = async |id: &str, identity: &str, context: &str| {
+        let mut body = provision(json!({}));
+        body["context"] = json!({ "platform": context });
+        let call = Call::new("PUT", &format!("/v2/service_instances/{id}"));
+        let call = call.header("x-broker-api-originating-identity", identity);
+        assert_eq!(broker.ask(call.json(&body)).await.status, 201, "{id}");
+    };
+    let user = json!({"user_id": "user-secret"});
+    put(
+        "right",
+        &identity("cloudfoundry", user.clone()),
+        "cloudfoundry",
+    )
+    .await;
+    put("other", &identity("cloudfoundry", user), "kubernetes").await;
+    let some = json!({"username": "user-secret", "uid": "1"});
+    put("lacks", &identity("kubernetes", some), "kubernetes").await;
+    put("broken", "cloudfoundry user-secret", "cloudfoundry").await;
+    let told: Vec<_> = written
+        .fields()
+        .into_iter()
+        .filter(|fields| {
+            fields["message"]
+                .as_str()
+                .unwrap()
+                .contains("originating identity")
+        })
+        .collect();
+    let [differs, lacks, broken] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (&differs["of"], &differs["context"]),
+        (&json!("cloudfoundry"), &json!("\"kubernetes\""))
+    );
+    assert_eq!(lacks["missing"], "[\"groups\", \"extra\"]");
+    assert!(
+        broken["error"].as_str().unwrap().contains("base64"),
+        "{broken}"
+    );
+    assert!(!written.text().contains("user-secret"));
 }
