@@ -175,7 +175,9 @@ async fn lives<P: Platform>(seed: u64) -> String {
     }
     let lasted = since.elapsed();
     let tally = desk.client.tally();
+    let log = keep_log(&broker, seed);
     let figures = audit::audit(&broker, desk, &kept).await;
+    std::fs::remove_file(log).unwrap();
     // What is not met proves nothing.
     if number >= 60 {
         for met in [
@@ -199,10 +201,12 @@ async fn lives<P: Platform>(seed: u64) -> String {
     )
 }
 
-/// The log of a broker whose test failed outlives its folder.
-fn keep_log(broker: &Broker, seed: u64) {
-    let kept = std::env::temp_dir().join(format!("evenkeel-platforms-{seed}.log"));
-    std::fs::write(kept, broker.log()).unwrap();
+/// The log of a broker whose test fails outlives its folder.
+fn keep_log(broker: &Broker, seed: u64) -> std::path::PathBuf {
+    let name = broker.dir.path().file_name().unwrap().display();
+    let kept = std::env::temp_dir().join(format!("platforms-{seed}-{name}.log"));
+    std::fs::write(&kept, broker.log()).unwrap();
+    kept
 }
 
 /// The broker dies, mostly as in a power cut, and the next one starts. Platforms reach it as soon

@@ -43,7 +43,7 @@ pub(crate) async fn audit(broker: &Broker, mut desk: Desk, kept: &[Instance]) ->
     broker.nothing_left().await;
     jobs_match_starts(broker, &desk.world, &mut figures).await;
     what_is_known_exists(&mut desk, kept).await;
-    nothing_else_exists(&mut desk, kept, &mut figures).await;
+    nothing_else_exists(broker, &mut desk, kept, &mut figures).await;
     figures
 }
 
@@ -120,8 +120,23 @@ async fn what_is_known_exists(desk: &mut Desk, kept: &[Instance]) {
     }
 }
 
+/// What exists is what is known. What is not comes with the history of its instance.
+async fn agree(broker: &Broker, what: &str, exist: &BTreeSet<String>, known: &BTreeSet<String>) {
+    for name in exist.symmetric_difference(known) {
+        let instance = name.split('.').next().unwrap();
+        let path = format!("/admin/v1/jobs?limit=500&instance={instance}");
+        let jobs = broker.admin(Method::GET, &path).await.body;
+        panic!("of {what}, {name} is in one place only; the jobs of its instance: {jobs:#}");
+    }
+}
+
 /// Every other name that was ever used is unknown to the broker and to the world.
-async fn nothing_else_exists(desk: &mut Desk, kept: &[Instance], figures: &mut Figures) {
+async fn nothing_else_exists(
+    broker: &Broker,
+    desk: &mut Desk,
+    kept: &[Instance],
+    figures: &mut Figures,
+) {
     let known: BTreeSet<_> = kept.iter().map(|instance| instance.id.clone()).collect();
     let bound: BTreeSet<_> = kept
         .iter()
@@ -132,16 +147,8 @@ async fn nothing_else_exists(desk: &mut Desk, kept: &[Instance], figures: &mut F
         .collect();
     let folder = Arc::clone(&desk.world);
     let world = |kind| folder.things(kind).into_keys().collect::<BTreeSet<_>>();
-    assert_eq!(
-        world("instances"),
-        known,
-        "instances that exist, and that are known"
-    );
-    assert_eq!(
-        world("bindings"),
-        bound,
-        "bindings that exist, and that are known"
-    );
+    agree(broker, "instances", &world("instances"), &known).await;
+    agree(broker, "bindings", &world("bindings"), &bound).await;
 
     let names = desk.names.lock().unwrap().clone();
     let offer = &desk.offers[0].clone();

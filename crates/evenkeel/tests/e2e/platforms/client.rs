@@ -85,6 +85,24 @@ impl Reply {
         }
     }
 
+    /// Whether the request cannot have done anything.
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Unreachable)
+            || self
+                .status()
+                .is_some_and(|status| (400..500).contains(&status) && status != 410)
+    }
+
+    /// What a platform is told of two copies: the second answer, but never "nothing has happened"
+    /// where the first copy may have done it.
+    fn of_two(first: Self, second: Self) -> Self {
+        if second.is_nothing() && !first.is_nothing() {
+            Self::Broken
+        } else {
+            second
+        }
+    }
+
     /// 422 with the word that says "not now".
     pub(crate) fn is_busy(&self) -> bool {
         self.answer().is_some_and(|answer| {
@@ -130,10 +148,13 @@ impl Client {
         let (mut one, mut two) = (dice.fork(), dice.fork());
         match dice.below(100) {
             0..5 => {
-                self.once(&mut one, request).await;
-                self.once(&mut two, request).await
+                let first = self.once(&mut one, request).await;
+                Reply::of_two(first, self.once(&mut two, request).await)
             }
-            5..10 => tokio::join!(self.once(&mut one, request), self.once(&mut two, request)).1,
+            5..10 => {
+                let both = tokio::join!(self.once(&mut one, request), self.once(&mut two, request));
+                Reply::of_two(both.0, both.1)
+            }
             _ => self.once(&mut one, request).await,
         }
     }
