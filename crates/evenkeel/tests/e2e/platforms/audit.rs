@@ -122,7 +122,7 @@ async fn what_is_known_exists(desk: &mut Desk, kept: &[Instance]) {
 
 /// What exists is what is known. What is not comes with the history of its instance.
 async fn agree(broker: &Broker, what: &str, exist: &BTreeSet<String>, known: &BTreeSet<String>) {
-    for name in exist.symmetric_difference(known) {
+    if let Some(name) = exist.symmetric_difference(known).next() {
         let instance = name.split('.').next().unwrap();
         let path = format!("/admin/v1/jobs?limit=500&instance={instance}");
         let jobs = broker.admin(Method::GET, &path).await.body;
