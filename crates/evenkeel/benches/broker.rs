@@ -1,6 +1,6 @@
 //! The whole broker, measured from outside: real binary, real processes, real disk.
 //!
-//! `cargo bench -p evenkeel --bench broker [-- accepts|jobs|memory|recovery]`. Figures are
+//! `cargo bench -p evenkeel --bench broker [-- accepts|jobs|memory|recovery|requests]`. Figures are
 //! printed beside a floor that is taken in the same run; what counts is the ratio.
 
 #![expect(clippy::print_stdout, reason = "figures are what a bench is for")]
@@ -24,6 +24,8 @@ mod jobs;
 mod memory;
 #[path = "broker/recovery.rs"]
 mod recovery;
+#[path = "broker/requests.rs"]
+mod requests;
 
 fn main() {
     let wanted: Vec<String> = std::env::args()
@@ -33,6 +35,7 @@ fn main() {
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|want| want == name);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
+        requests::be_the_floor().await;
         if wants("accepts") {
             accepts::run().await;
         }
@@ -44,6 +47,9 @@ fn main() {
         }
         if wants("recovery") {
             recovery::run().await;
+        }
+        if wants("requests") {
+            requests::run().await;
         }
     });
 }

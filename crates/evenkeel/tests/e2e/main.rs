@@ -9,6 +9,7 @@
 mod bundles;
 mod cluster;
 mod conformance;
+mod crossings;
 mod disk;
 mod harness;
 mod kills;
@@ -19,6 +20,7 @@ mod operator_acts;
 mod operator_secrets;
 mod operator_terminal;
 mod panics;
+mod platforms;
 mod poison;
 mod postgres;
 mod random_requests;
