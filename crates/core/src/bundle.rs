@@ -24,11 +24,13 @@ use uuid::Uuid;
 
 mod actions;
 mod catalog;
+mod defaults;
 mod digest;
 mod field;
 mod finding;
 mod model;
 mod names;
+mod parameters;
 mod plan;
 mod schema;
 mod service;
@@ -43,10 +45,12 @@ pub use model::{
     ActionSpec, AsyncMode, Bundle, DashboardClient, ExecutorKind, FormatVersion, Limits,
     MaintenanceInfo, Plan, Requirement, Schemas, SecretSource, Service,
 };
+pub use parameters::{BadSchema, ParameterSchema, Violation};
 pub use yaml::MAX_BUNDLE_BYTES;
 
 use field::Field;
 use finding::Findings;
+use model::INSTANCE_ID;
 
 /// What is known of a regular file in the bundle's folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +110,9 @@ fn read_root(
     let limits = top.maybe("limits", settings::limits);
     if let Some(actions) = &actions {
         plan::check_against_actions(&top, actions);
+    }
+    if let (Some(service), Some(plans)) = (&service, &plans) {
+        plan::check_ids(&top, service, plans);
     }
     Some(Bundle {
         version,

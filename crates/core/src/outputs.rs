@@ -25,6 +25,13 @@ const FIELDS: [&str; 11] = [
     "error",
 ];
 
+/// What Cloud Foundry takes of a field, in characters; of objects and lists as JSON. It takes an
+/// answer with more as malformed, and deletes what it had asked for.
+const MAX_DASHBOARD_URL: usize = 16_000;
+const MAX_SYSLOG_DRAIN_URL: usize = 10_000;
+const MAX_VOLUME_MOUNTS: usize = 65_535;
+const MAX_METADATA: usize = 4_096;
+
 /// Most characters of an unknown field's name in a message.
 const SHOWN: usize = 64;
 
@@ -66,6 +73,21 @@ impl Outputs {
     }
 
     fn check(&self) -> Result<(), String> {
+        let texts = [
+            ("dashboard_url", &self.dashboard_url, MAX_DASHBOARD_URL),
+            (
+                "syslog_drain_url",
+                &self.syslog_drain_url,
+                MAX_SYSLOG_DRAIN_URL,
+            ),
+        ];
+        for (name, text, limit) in texts {
+            at_most(name, text.as_ref().map(|text| text.chars().count()), limit)?;
+        }
+        let metadata = self.metadata.as_ref().map(json_chars);
+        at_most("metadata", metadata, MAX_METADATA)?;
+        let mounts = self.volume_mounts.as_ref().map(json_chars);
+        at_most("volume_mounts", mounts, MAX_VOLUME_MOUNTS)?;
         for part in ["labels", "attributes"] {
             let part_of = self.metadata.as_ref().and_then(|all| all.get(part));
             if part_of.is_some_and(|value| !value.is_null() && !value.is_object()) {
@@ -87,6 +109,19 @@ impl Outputs {
             (Some(_) | None, Some(_) | None) => Ok(()),
         }
     }
+}
+
+fn at_most(name: &str, chars: Option<usize>, limit: usize) -> Result<(), String> {
+    match chars {
+        Some(chars) if chars > limit => Err(format!(
+            "`{name}` in the output has {chars} characters, more than the {limit} that platforms take"
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn json_chars(value: &impl serde::Serialize) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |json| json.chars().count())
 }
 
 /// `null` is as good as nothing.

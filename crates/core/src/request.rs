@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::action::Action;
-use crate::ids::{JobId, PlanId, ServiceId};
+use crate::ids::{BindingUid, JobId, PlanId, ServiceId};
 
 /// The version of [`JobBody`]'s encoding that this build writes, and the newest that it reads.
 pub const CODEC_VERSION: u32 = 1;
@@ -99,7 +99,16 @@ pub struct BindingInput {
     pub context: Object,
     /// `predecessor_binding_id` of the request: the binding that this one takes over from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predecessor: Option<String>,
+    pub predecessor: Option<PredecessorInput>,
+}
+
+/// The binding that another one takes over from: one life of it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PredecessorInput {
+    /// `binding_id` of the API.
+    pub id: String,
+    /// The life that was there when the request was accepted.
+    pub uid: BindingUid,
 }
 
 /// `data` of earlier actions, as the store kept it.
@@ -182,7 +191,7 @@ impl JobBody {
             });
             if let Some(predecessor) = &binding.predecessor {
                 document["binding"]["predecessor"] =
-                    json!({ "id": predecessor, "data": data.predecessor });
+                    json!({ "id": predecessor.id, "data": data.predecessor });
             }
         }
         if let Some(previous) = &self.previous {

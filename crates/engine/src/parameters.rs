@@ -1,72 +1,72 @@
-//! Checks parameters against the plan's JSON schema. No reference leaves the schema: the
-//! validator is built without any way to fetch one.
+//! Parameters against the plan's JSON schema, and the schema's defaults for what they leave out.
 
 use evenkeel_core::action::Action;
-use evenkeel_core::bundle::Plan;
+use evenkeel_core::bundle::{BadSchema, Plan, Violation};
 use evenkeel_core::request::Object;
-use jsonschema::ValidationError;
-use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use crate::ask::Refusal;
 
+/// Checks what a request for `action` sent.
+///
+/// In an update a `null` removes what is there (RFC 7396), so it does not have to fit the schema
+/// of what it removes: an update is good as it was sent, or without its `null`s.
+///
 /// # Errors
-/// [`Refusal::Parameters`] at the first place that does not fit.
+/// [`Refusal::Parameters`] at the first place that does not fit; [`Refusal::Unavailable`] where
+/// the schema cannot be used, which a bundle of this release rules out.
 pub(crate) fn check(plan: &Plan, action: Action, parameters: &Object) -> Result<(), Refusal> {
     let Some(schema) = plan.schemas.of(action) else {
         return Ok(());
     };
-    let bad_schema = |message: String| Refusal::BadRequest {
-        message: format!(
-            "the schema of plan {:?} cannot be used: {message}",
+    let unusable = |error: BadSchema| {
+        let place = &error.pointer;
+        Refusal::Unavailable(format!(
+            "plan {:?}, parameters of {action}, at {place:?}: {error}",
             plan.name
-        ),
+        ))
     };
-    let validator =
-        jsonschema::validator_for(schema).map_err(|error| bad_schema(error.to_string()))?;
-    let value = Value::Object(parameters.clone());
-    match validator.iter_errors(&value).next() {
+    let violation = schema.violation(parameters).map_err(unusable)?;
+    let violation = match violation {
+        Some(_) if action == Action::Update => {
+            let rest = without_nulls(parameters);
+            schema.violation(&rest).map_err(unusable)?
+        }
+        other => other,
+    };
+    match violation {
         None => Ok(()),
-        Some(error) => Err(Refusal::Parameters {
-            pointer: error.instance_path().to_string(),
-            message: told(&error, &value),
-        }),
+        Some(Violation { pointer, message }) => Err(Refusal::Parameters { pointer, message }),
     }
 }
 
-fn told(error: &ValidationError<'_>, parameters: &Value) -> String {
-    // `additionalProperties: false` where there are no `properties`: the validator does not name
-    // what it met.
-    let place = parameters.pointer(error.instance_path().as_str());
-    if let (ValidationErrorKind::FalseSchema, Some(Value::Object(met))) = (error.kind(), place) {
-        let names: Vec<_> = met.keys().map(|name| format!("{name:?}")).collect();
-        return format!("nothing is taken here, not {}", names.join(", "));
+/// What the action gets: `parameters`, and the defaults of the plan's schema for `action` where
+/// they have nothing, if the bundle says so. Of an update these are the merged parameters.
+pub(crate) fn with_defaults(plan: &Plan, action: Action, mut parameters: Object) -> Object {
+    let schema = plan.schemas.of(action);
+    if let Some(schema) = schema.filter(|_| plan.schemas.apply_defaults)
+        && let Err(error) = schema.fill(&mut parameters)
+    {
+        tracing::warn!(plan = plan.name, %action, %error, "an action goes without defaults");
     }
-    // The masked form: a parameter may be a secret, the schema never is.
-    error.masked().to_string()
+    parameters
+}
+
+fn without_nulls(parameters: &Object) -> Object {
+    let kept = parameters.iter().filter(|(_, value)| !value.is_null());
+    let kept = kept.map(|(name, value)| {
+        let value = match value {
+            Value::Object(inner) => Value::Object(without_nulls(inner)),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    kept.collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn refusal(schema: &Value, parameters: &Value) -> String {
-        let validator = jsonschema::validator_for(schema).unwrap();
-        let error = validator.iter_errors(parameters).next().unwrap();
-        told(&error, parameters)
-    }
-
-    #[test]
-    fn a_parameter_that_is_not_taken_is_named_and_its_value_is_not() {
-        let parameters = json!({"size": "s3cret"});
-        let none = json!({"type": "object", "additionalProperties": false});
-        let others = json!({"additionalProperties": false, "properties": {"colour": {}}});
-        let number = json!({"properties": {"size": {"type": "number"}}});
-        for (schema, word) in [(none, "size"), (others, "size"), (number, "number")] {
-            let text = refusal(&schema, &parameters);
-            assert!(text.contains(word), "{text}");
-            assert!(!text.contains("s3cret"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use evenkeel_core::ids::{
 };
 use evenkeel_core::job::{Job, State, StopReason};
 use evenkeel_core::request::JobBody;
-use evenkeel_store::seam::{CascadeUnbind, Standing, Submission, Submitted};
+use evenkeel_store::seam::{Base, CascadeUnbind, Standing, Stopped, Submission, Submitted};
 use tokio::time::{Instant, timeout_at};
 
 use crate::ask::{Answer, Caller, Refusal};
@@ -53,7 +53,7 @@ struct Order<'a> {
     plan_id: PlanId,
     ask: Ask,
     /// See [`Submission`].
-    base: Option<RequestDigest>,
+    base: Option<Base>,
     /// See [`Submission`].
     becomes: Option<RequestDigest>,
     body: JobBody,
@@ -167,7 +167,7 @@ async fn place(
             .get(&order.action)
             .map_or(0, |action| action.retries),
         at: now,
-        deadline_at: now.plus(deadline(shared, order.plan)),
+        deadline_at: now.plus(deadline(shared, order)),
         cascade,
         cascade_without_jobs: !actions.contains_key(&Action::Unbind),
     };
@@ -247,8 +247,12 @@ async fn wait(
             action: order.action,
         });
     }
-    operator::stop(shared, id, StopReason::SyncLimit, "broker").await?;
-    Err(Refusal::TooSlow { job: id })
+    match operator::stop(shared, id, StopReason::SyncLimit, "broker").await? {
+        Stopped::Final(job) => ended(*job),
+        Stopped::Ended(_) | Stopped::Asked(_) | Stopped::Unknown => {
+            Err(Refusal::TooSlow { job: id })
+        }
+    }
 }
 
 fn ended(job: Job) -> Result<Answer, Refusal> {
@@ -262,11 +266,13 @@ fn ended(job: Job) -> Result<Answer, Refusal> {
     })
 }
 
-/// When a job is final at the latest. A platform takes an operation for failed when its plan's
-/// maximum_polling_duration has passed: the run has to have ended by then.
-pub(crate) fn deadline(shared: &Shared, plan: Option<&Plan>) -> Duration {
+/// When a job is final at the latest. A platform takes an operation that it polls for failed when
+/// its plan's maximum_polling_duration has passed: the run has to have ended by then. (Of a
+/// duration that has no room for the grace of a run that is stopped, half is left to the run.)
+fn deadline(shared: &Shared, order: &Order<'_>) -> Duration {
     let options = &shared.options;
-    let polling = plan.and_then(|plan| plan.maximum_polling_duration);
+    let polled = order.plan.filter(|_| order.answers_later());
+    let polling = polled.and_then(|plan| plan.maximum_polling_duration);
     let polling = polling.map_or(Duration::MAX, |seconds| {
         let whole = Duration::from_secs(seconds.into());
         whole
@@ -274,6 +280,19 @@ pub(crate) fn deadline(shared: &Shared, plan: Option<&Plan>) -> Duration {
             .max(whole / 2)
     });
     options.deadline.min(polling)
+}
+
+/// Tries a request again for as long as what it is about changes between reading and writing.
+async fn until_settled<F>(request: impl Fn() -> F) -> Result<Answer, Refusal>
+where
+    F: Future<Output = Result<Option<Answer>, Refusal>>,
+{
+    for _ in 0..MAX_STALE {
+        if let Some(answer) = request().await? {
+            return Ok(answer);
+        }
+    }
+    Err(stale())
 }
 
 fn judge(ask: Ask, standing: &Standing) -> Verdict {

@@ -146,6 +146,23 @@ pub struct Rotation {
 }
 
 /// `PUT /v2/service_instances/:instance_id/service_bindings/:binding_id`.
+///
+/// ```
+/// use evenkeel_osb::{BindRequest, FromObject};
+///
+/// let request = BindRequest::from_body(
+///     br#"{"service_id": "s", "plan_id": "p", "bind_resource": {"app_guid": "a", "route": ""}}"#,
+/// )?;
+/// assert_eq!(request.details().app_guid(), Some("a"));
+/// assert_eq!(request.details().bind_resource.route(), None);
+///
+/// // A rotation needs nothing but its predecessor.
+/// let BindRequest::Rotate(rotation) = BindRequest::from_body(br#"{"predecessor_binding_id": "b-1"}"#)? else {
+///     unreachable!("it has a predecessor")
+/// };
+/// assert_eq!(rotation.predecessor_binding_id, "b-1");
+/// # Ok::<(), evenkeel_osb::BadRequest>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum BindRequest {

@@ -142,6 +142,36 @@ impl FromObject for VolumeMount {
 }
 
 /// A binding: the body of a 200 or 201 to a bind.
+///
+/// ```
+/// use evenkeel_osb::{Binding, BindingMetadata, BindingRule, Endpoint, MountMode, Ports, Protocol, Requires, VolumeMount};
+/// use serde_json::{json, to_value};
+///
+/// let ports = vec![Ports::one(5432).unwrap(), Ports::range(6000, 6010).unwrap()];
+/// let binding = Binding {
+///     metadata: BindingMetadata::new(
+///         Some("2030-01-31T00:00:00Z".parse()?),
+///         Some("2030-01-24T00:00:00Z".parse()?),
+///     )
+///     .expect("renewed before it expires"),
+///     endpoints: vec![Endpoint::new("db.example", ports, Protocol::Tcp).expect("a host and ports")],
+///     volume_mounts: vec![VolumeMount {
+///         driver: "nfs".into(),
+///         container_dir: "/data".into(),
+///         mode: MountMode::ReadWrite,
+///         volume_id: "v-1".into(),
+///         mount_config: Default::default(),
+///     }],
+///     ..Binding::default()
+/// };
+/// assert_eq!(binding.check(&[]), Err(BindingRule::VolumeMountNotRequired));
+/// assert_eq!(binding.check(&[Requires::VolumeMount]), Ok(()));
+/// let wire = to_value(&binding)?;
+/// assert_eq!(wire["endpoints"], json!([{ "host": "db.example", "ports": ["5432", "6000-6010"] }]));
+/// assert_eq!(wire["metadata"]["expires_at"], "2030-01-31T00:00:00.0Z");
+/// assert_eq!(wire.get("credentials"), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Binding {
     /// Until when it is good.

@@ -15,6 +15,37 @@ mod check;
 mod plan;
 
 /// All service offerings of a broker.
+///
+/// ```
+/// use evenkeel_osb::{Catalog, FromObject, Plan, ServiceOffering};
+/// use serde_json::{json, to_value};
+///
+/// let plan = Plan { id: "p-1".into(), name: "small".into(), description: "A small one".into(), ..Plan::default() };
+/// let mut offering = ServiceOffering {
+///     id: "s-1".into(),
+///     name: "database".into(),
+///     description: "A database".into(),
+///     bindable: true,
+///     plans: vec![plan],
+///     ..ServiceOffering::default()
+/// };
+/// let catalog = Catalog { services: vec![offering.clone()] };
+/// assert_eq!(catalog.problems(), []);
+/// assert_eq!(
+///     to_value(&catalog)?["services"][0]["plans"],
+///     json!([{ "id": "p-1", "name": "small", "description": "A small one" }])
+/// );
+///
+/// // What a platform would refuse is known beforehand.
+/// offering.plans.clear();
+/// let refused = Catalog { services: vec![offering] };
+/// assert_eq!(refused.problems()[0].pointer, "/services/0/plans");
+///
+/// // And a platform reads what brokers send.
+/// let read = Catalog::from_body(br#"{"services": [], "more": 1}"#).unwrap();
+/// assert!(read.services.is_empty());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Catalog {
     /// May be empty, though Cloud Foundry refuses such a catalog.

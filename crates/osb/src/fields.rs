@@ -8,6 +8,26 @@ use serde_json::{Map, Value};
 use crate::body::{BadRequest, kind, parse_body};
 
 /// A type that is read from a JSON object.
+///
+/// ```
+/// use evenkeel_osb::{BadRequest, Fields, FromObject};
+///
+/// // An extension of a broker's own, read as leniently and told as exactly as the rest.
+/// struct Quota {
+///     size_gib: u64,
+/// }
+///
+/// impl FromObject for Quota {
+///     fn from_fields(fields: &Fields<'_>) -> Result<Self, BadRequest> {
+///         let size_gib = fields.integer("size_gib")?.ok_or_else(|| fields.bad("size_gib", "is missing"))?;
+///         Ok(Self { size_gib })
+///     }
+/// }
+///
+/// assert_eq!(Quota::from_body(br#"{"size_gib": 5, "colour": "blue"}"#)?.size_gib, 5);
+/// assert_eq!(Quota::from_body(br#"{"size_gib": null}"#).err().unwrap().to_string(), "/size_gib: is missing");
+/// # Ok::<(), BadRequest>(())
+/// ```
 pub trait FromObject: Sized {
     /// Reads it from an object at some place of a document.
     ///

@@ -72,7 +72,7 @@
 
 ```no_run
 use evenkeel_osb::client::{Client, ClientError, Mode, Target, WaitOptions};
-use evenkeel_osb::{InstanceLastOperation, ProvisionAnswer, ProvisionRequest, Query};
+use evenkeel_osb::{Action, InstanceLastOperation, ProvisionAnswer, ProvisionRequest, Query};
 
 # async fn order() -> Result<(), Box<dyn std::error::Error>> {
 let client = Client::new("http://127.0.0.1:8080", "platform", "secret".into())?;
@@ -93,7 +93,7 @@ if let ProvisionAnswer::InProgress(started) = answer {
         Ok(operation) => println!("{}", operation.state()),
         Err(trouble) => println!("{trouble}"),
     };
-    let end = client.wait(target, &hints, &WaitOptions::default(), tell).await?;
+    let end = client.wait(Action::Provision, target, &hints, &WaitOptions::default(), tell).await?;
     println!("{end:?}");
 }
 # Ok(())
@@ -150,3 +150,8 @@ pub use request::{Context, MaintenanceInfo, PreviousValues, ProvisionRequest, Up
 pub use secret::SecretObject;
 pub use timestamp::{Timestamp, TimestampError};
 pub use uri::{Query, decode_segment, encode_segment};
+
+/// The README's example compiles and holds.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -41,6 +41,16 @@ pub enum Orphan {
 }
 
 /// What must be cleaned up after `received` in answer to `action`.
+///
+/// ```
+/// use evenkeel_osb::{Action, Orphan, Received, orphan_mitigation};
+///
+/// let failed = Received::Answer { status: 500, well_formed: true };
+/// assert_eq!(orphan_mitigation(Action::Provision, failed), Some(Orphan::Instance));
+/// assert_eq!(orphan_mitigation(Action::Update, failed), None);
+/// assert_eq!(orphan_mitigation(Action::Bind, Received::Nothing), Some(Orphan::Binding));
+/// assert_eq!(orphan_mitigation(Action::Unbind, Received::Nothing), None);
+/// ```
 pub fn orphan_mitigation(action: Action, received: Received) -> Option<Orphan> {
     let (target, creates) = match action {
         Action::Provision => (Orphan::Instance, true),

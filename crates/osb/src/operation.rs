@@ -170,6 +170,21 @@ impl FromObject for LastOperation {
 
 /// `GET …/last_operation` of an instance.
 ///
+/// ```
+/// use evenkeel_osb::{InstanceLastOperation, LastOperation, OperationState};
+/// use serde_json::{json, to_value};
+///
+/// let running = InstanceLastOperation::from(LastOperation::new(OperationState::InProgress).describe("10% done"));
+/// assert_eq!(to_value(&running)?, json!({ "state": "in progress", "description": "10% done" }));
+/// let failed = InstanceLastOperation::failed_update("no room", Some(true), Some(false));
+/// assert_eq!(
+///     to_value(&failed)?,
+///     json!({ "state": "failed", "description": "no room", "instance_usable": true, "update_repeatable": false })
+/// );
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+///
 /// Whether the instance is usable, and whether the update may be repeated, can be said only where the specification
 /// allows it: after a failed update or deprovision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

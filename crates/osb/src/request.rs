@@ -146,6 +146,19 @@ impl FromObject for PreviousValues {
 }
 
 /// `PATCH /v2/service_instances/:instance_id`.
+///
+/// ```
+/// use evenkeel_osb::{FromObject, UpdateRequest};
+///
+/// // As Cloud Foundry sends it for a rename: no change of plan or parameters.
+/// let request = UpdateRequest::from_body(
+///     br#"{"service_id": "s", "plan_id": "p", "parameters": {}, "previous_values": {"maintenance_info": null},
+///          "context": {"platform": "cloudfoundry", "instance_name": "new"}}"#,
+/// )?;
+/// assert!(request.parameters.is_empty() && request.previous_values.is_empty());
+/// assert_eq!(request.context.text("instance_name"), Some("new"));
+/// # Ok::<(), evenkeel_osb::BadRequest>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct UpdateRequest {
     /// Id of the instance's service offering.

@@ -26,6 +26,8 @@ struct State {
     finished: u64,
     under_way: bool,
     marks: Option<Marks>,
+    /// Those who wait for a look.
+    waiting: u32,
 }
 
 /// There is one `/proc`.
@@ -39,6 +41,7 @@ impl Census {
                 finished: 0,
                 under_way: false,
                 marks: None,
+                waiting: 0,
             }),
             finished: Condvar::new(),
         }
@@ -65,10 +68,12 @@ impl Census {
             if !state.under_way {
                 break;
             }
+            state.waiting += 1;
             state = self
                 .finished
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         state.begun += 1;
         state.under_way = true;
@@ -110,7 +115,9 @@ fn look() -> io::Result<HashSet<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -121,6 +128,7 @@ mod tests {
     #[test]
     fn those_who_ask_during_a_look_share_the_next_one_and_never_get_that_one() {
         let census = Census::new();
+        let looks = AtomicU32::new(0);
         let (entered, first_is_looking) = mpsc::channel();
         let (let_go, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
@@ -133,15 +141,29 @@ mod tests {
                 })
             });
             first_is_looking.recv().unwrap();
-            let later: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| census.fresh(|| Ok(marks(&["new"])))))
-                .collect();
+            let ask = || {
+                census.fresh(|| {
+                    looks.fetch_add(1, Ordering::SeqCst);
+                    Ok(marks(&["new"]))
+                })
+            };
+            let later: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            let until = Instant::now() + Duration::from_secs(30);
+            while census.state().waiting < 8 {
+                assert!(Instant::now() < until, "they do not wait");
+                std::thread::yield_now();
+            }
             let_go.send(()).unwrap();
             assert_eq!(*first.join().unwrap().unwrap(), marks(&["old"]));
             for one in later {
                 assert_eq!(*one.join().unwrap().unwrap(), marks(&["new"]));
             }
         });
+        assert_eq!(
+            looks.load(Ordering::SeqCst),
+            1,
+            "one look answers all of them"
+        );
     }
 
     #[test]

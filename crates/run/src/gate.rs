@@ -43,8 +43,9 @@ pub(crate) struct RunLock {
 impl RunLock {
     /// A copy for the shim. From now on dropping this closes it only, and the shim holds on.
     pub(crate) fn hand_on(&mut self) -> io::Result<File> {
+        let copy = self.file.try_clone()?;
         self.given_back = false;
-        self.file.try_clone()
+        Ok(copy)
     }
 }
 

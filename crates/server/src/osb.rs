@@ -27,6 +27,7 @@ mod bindings;
 mod catalog;
 mod conditional;
 mod instances;
+mod offered;
 mod outputs;
 mod polls;
 mod refusal;

@@ -20,9 +20,10 @@ use crate::error::StoreError;
 mod types;
 
 pub use types::{
-    Adoption, AttemptRecord, AuditRecord, BindingView, Boot, CascadeUnbind, ClaimDue, Claimed,
-    Counts, Fence, Finish, Inputs, InstanceView, JobDetail, JobFilter, JobSummary, Marked, NewBoot,
-    NextDue, Operation, Owned, Retried, RunningRow, Standing, Stopped, Submission, Submitted,
+    Adoption, AttemptRecord, AuditRecord, Base, BindingView, Boot, CascadeUnbind, ClaimDue,
+    Claimed, Counts, Fence, Finish, Inputs, InstanceView, JobDetail, JobFilter, JobSummary, Marked,
+    NewBoot, NextDue, Operation, Owned, Retried, RunningRow, Standing, Stopped, Submission,
+    Submitted,
 };
 
 /// What readers ask. Reads see committed rows only.

@@ -10,10 +10,8 @@ use super::Bundle;
 pub enum Claim {
     /// The name of the offering.
     ServiceName,
-    /// The id of the offering.
-    ServiceId,
-    /// The id of a plan.
-    PlanId,
+    /// The id of the offering or of a plan: both are unique together.
+    Id,
     /// The id of the dashboard's OAuth client.
     DashboardClientId,
 }
@@ -22,8 +20,7 @@ impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ServiceName => "service name",
-            Self::ServiceId => "service id",
-            Self::PlanId => "plan id",
+            Self::Id => "service or plan id",
             Self::DashboardClientId => "dashboard client id",
         })
     }
@@ -81,13 +78,13 @@ fn claims_of(bundle: &Bundle) -> Vec<(Claim, &str)> {
     let service = &bundle.service;
     let mut claims = vec![
         (Claim::ServiceName, service.name.as_str()),
-        (Claim::ServiceId, service.id.as_str()),
+        (Claim::Id, service.id.as_str()),
     ];
     claims.extend(
         bundle
             .plans
             .iter()
-            .map(|plan| (Claim::PlanId, plan.id.as_str())),
+            .map(|plan| (Claim::Id, plan.id.as_str())),
     );
     let client = service.dashboard_client.as_ref();
     claims.extend(client.map(|client| (Claim::DashboardClientId, client.id.as_str())));

@@ -134,6 +134,10 @@ impl<'a> Field<'a> {
         matches!(self.node.value, Value::List(_))
     }
 
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.node.value, Value::Map(_))
+    }
+
     pub(super) fn is_number(&self) -> bool {
         matches!(self.node.value, Value::Number(_))
     }
@@ -219,6 +223,28 @@ impl<'a> Field<'a> {
         Some(self.child(name, node))
     }
 
+    /// What a JSON pointer (RFC 6901) leads to, or the last place on its way that is there.
+    pub(super) fn descend(&self, pointer: &str) -> Self {
+        let mut place = self.clone();
+        for part in pointer.split('/').skip(1) {
+            let name = part.replace("~1", "/").replace("~0", "~");
+            let next = match &place.node.value {
+                Value::Map(_) => place.peek(&name),
+                Value::List(items) => name.parse().ok().and_then(|index: usize| {
+                    Some(Self {
+                        node: items.get(index)?,
+                        path: format!("{}[{index}]", place.path),
+                        findings: place.findings,
+                    })
+                }),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => None,
+            };
+            let Some(next) = next else { break };
+            place = next;
+        }
+        place
+    }
+
     /// The text, if it is one; reports nothing.
     pub(super) fn as_text(&self) -> Option<&'a str> {
         if let Value::Text(text) = &self.node.value {
@@ -231,6 +257,11 @@ impl<'a> Field<'a> {
     /// Whether the value is `true`; reports nothing.
     pub(super) fn is_true(&self) -> bool {
         matches!(self.node.value, Value::Bool(true))
+    }
+
+    /// Whether the value is `false`; reports nothing.
+    pub(super) fn is_false(&self) -> bool {
+        matches!(self.node.value, Value::Bool(false))
     }
 
     /// A time in `range`, such as `10m`.

@@ -1,14 +1,15 @@
 //! What a bundle says, once it is checked; also the stored form.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::parameters::ParameterSchema;
 use crate::action::Action;
-use crate::ids::{PlanId, ServiceId};
+use crate::ids::{InstanceId, PlanId, ServiceId};
 
 /// A checked bundle.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -97,6 +98,13 @@ pub struct Service {
     /// Whether an instance may change its plan unless the plan says otherwise; false unless set,
     /// and only with an `update` action.
     pub plan_updateable: bool,
+    /// Whether platforms may fetch instances; true unless set.
+    #[serde(default = "yes")]
+    pub instances_retrievable: bool,
+    /// Whether platforms may fetch bindings, as they must after an asynchronous bind; true unless
+    /// set.
+    #[serde(default = "yes")]
+    pub bindings_retrievable: bool,
     /// Whether a platform may send an update of the context alone; false unless set.
     #[serde(default)]
     pub allow_context_updates: bool,
@@ -106,6 +114,30 @@ pub struct Service {
     /// An OAuth client that the platform is to make for the dashboard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dashboard_client: Option<DashboardClient>,
+    /// Where the dashboard of an instance is, with `{instance_id}` for the instance's id; for
+    /// offerings whose dashboard is known before an instance is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dashboard_url: Option<String>,
+}
+
+/// Stands for the instance's id in [`Service::dashboard_url`].
+pub(super) const INSTANCE_ID: &str = "{instance_id}";
+
+impl Service {
+    /// Where the dashboard of this instance is, if the bundle says so. All of the id but RFC
+    /// 3986's unreserved characters is percent-encoded, so that it stays one part of the URL.
+    pub fn dashboard_of(&self, instance: &InstanceId) -> Option<String> {
+        let template = self.dashboard_url.as_ref()?;
+        let mut id = String::new();
+        for byte in instance.as_str().bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                id.push(byte.into());
+            } else {
+                write!(id, "%{byte:02X}").expect("a string takes any text");
+            }
+        }
+        Some(template.replace(INSTANCE_ID, &id))
+    }
 }
 
 /// A permission that an offering needs from the platform.
@@ -190,23 +222,35 @@ pub struct MaintenanceInfo {
 }
 
 /// JSON schemas of the parameters of three actions: each an object with `$schema`, at most
-/// 64 KiB as JSON, without references that lead out of it.
+/// 64 KiB as JSON, valid in its draft, without references that lead out of it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Schemas {
     /// `service_instance.create.parameters` of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provision: Option<Value>,
+    pub provision: Option<ParameterSchema>,
     /// `service_instance.update.parameters` of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub update: Option<Value>,
+    pub update: Option<ParameterSchema>,
     /// `service_binding.create.parameters` of the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bind: Option<Value>,
+    pub bind: Option<ParameterSchema>,
+    /// Whether actions get the schemas' defaults for what a request leaves out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub apply_defaults: bool,
 }
 
 impl Schemas {
+    /// Compiles them, so that no request has to wait for it. Takes time in proportion to their
+    /// size; what cannot be compiled is told when it is used.
+    pub fn compile(&self) {
+        let all = [&self.provision, &self.update, &self.bind];
+        for schema in all.into_iter().flatten() {
+            schema.compile();
+        }
+    }
+
     /// The schema of the parameters that a request for `action` may carry.
-    pub fn of(&self, action: Action) -> Option<&Value> {
+    pub fn of(&self, action: Action) -> Option<&ParameterSchema> {
         match action {
             Action::Provision => self.provision.as_ref(),
             Action::Update => self.update.as_ref(),
@@ -283,4 +327,16 @@ pub struct Limits {
     /// Bytes of standard output and error that are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::to_string;
+use serde_json::{Map, Value as Json, to_string};
 use uuid::Uuid;
 
 use super::field::{Field, Fields};
 use super::names::{is_semver, plan_id, shown};
+use super::schema::Seen;
 use super::service::{checked_id, description, id, metadata, name};
-use super::{ActionSpec, MaintenanceInfo, Plan, Schemas, schema, units};
+use super::{
+    ActionSpec, AsyncMode, MaintenanceInfo, ParameterSchema, Plan, Schemas, Service, schema, units,
+};
 use crate::action::Action;
 use crate::ids::PlanId;
 
@@ -32,9 +35,10 @@ pub(super) fn plans(field: &Field<'_>, namespace: Uuid, service: &str) -> Option
         ));
         return None;
     }
+    let seen = Seen::default();
     let plans: Vec<_> = items
         .iter()
-        .map(|item| plan(item, namespace, service))
+        .map(|item| plan(item, namespace, service, &seen))
         .collect();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut ids: BTreeMap<&PlanId, usize> = BTreeMap::new();
@@ -64,7 +68,7 @@ pub(super) fn plans(field: &Field<'_>, namespace: Uuid, service: &str) -> Option
         .filter(|_| unique)
 }
 
-fn plan(field: &Field<'_>, namespace: Uuid, service: &str) -> Option<Plan> {
+fn plan(field: &Field<'_>, namespace: Uuid, service: &str, seen: &Seen) -> Option<Plan> {
     let fields = field.fields(&[
         "name",
         "description",
@@ -86,10 +90,10 @@ fn plan(field: &Field<'_>, namespace: Uuid, service: &str) -> Option<Plan> {
     let bindable = fields.maybe("bindable", Field::flag);
     let binding_rotatable = fields.maybe("binding_rotatable", Field::flag);
     let plan_updateable = fields.maybe("plan_updateable", Field::flag);
-    let metadata = fields.maybe("metadata", metadata);
+    let metadata = fields.maybe("metadata", plan_metadata);
     let maintenance_info = fields.maybe("maintenance_info", maintenance_info);
     let maximum_polling_duration = fields.maybe("maximum_polling_duration", polling_duration);
-    let schemas = fields.maybe("schemas", schemas);
+    let schemas = fields.maybe("schemas", |field| schemas(field, seen));
     let values = fields.maybe("values", Field::json_object);
     let name = name?;
     let id = id?.unwrap_or_else(|| plan_id(namespace, service, &name).to_string());
@@ -107,6 +111,43 @@ fn plan(field: &Field<'_>, namespace: Uuid, service: &str) -> Option<Plan> {
         schemas: schemas?.unwrap_or_default(),
         values: values?.unwrap_or_default(),
     })
+}
+
+/// `displayName`, `bullets` and `costs` as marketplaces read them (profile.md).
+fn plan_metadata(field: &Field<'_>) -> Option<Map<String, Json>> {
+    let read = metadata(field, &["displayName"])?;
+    let texts = |value: &Json| {
+        value
+            .as_array()
+            .is_some_and(|all| all.iter().all(Json::is_string))
+    };
+    let costs = |value: &Json| {
+        value.as_array().is_some_and(|all| {
+            all.iter().all(|cost| {
+                cost.get("amount")
+                    .and_then(Json::as_object)
+                    .is_some_and(|amount| amount.values().all(Json::is_number))
+                    && cost.get("unit").is_some_and(Json::is_string)
+            })
+        })
+    };
+    let place = |name: &str, fits: &dyn Fn(&Json) -> bool| {
+        let wrong = read.get(name).is_some_and(|value| !fits(value));
+        field.peek(name).filter(|_| wrong)
+    };
+    if let Some(place) = place("bullets", &texts) {
+        place.warn(
+            "marketplaces expect a list of texts here",
+            "write it as [Ten connections, Daily backup]",
+        );
+    }
+    if let Some(place) = place("costs", &costs) {
+        place.warn(
+            "marketplaces expect amounts with a unit here",
+            "write it as [{amount: {eur: 9.5}, unit: MONTHLY}]",
+        );
+    }
+    Some(read)
 }
 
 fn maintenance_info(field: &Field<'_>) -> Option<MaintenanceInfo> {
@@ -146,16 +187,46 @@ fn polling_duration(field: &Field<'_>) -> Option<u32> {
     u32::try_from(secs).ok()
 }
 
-fn schemas(field: &Field<'_>) -> Option<Schemas> {
-    let fields = field.fields(&["provision", "update", "bind"])?;
-    let provision = fields.maybe("provision", schema::read);
-    let update = fields.maybe("update", schema::read);
-    let bind = fields.maybe("bind", schema::read);
-    Some(Schemas {
+fn schemas(field: &Field<'_>, seen: &Seen) -> Option<Schemas> {
+    let fields = field.fields(&["provision", "update", "bind", "apply_defaults"])?;
+    let read = |field: &Field<'_>| schema::read(field, seen);
+    let provision = fields.maybe("provision", read);
+    let update = fields.maybe("update", read);
+    let bind = fields.maybe("bind", read);
+    let apply_defaults = fields.maybe("apply_defaults", Field::flag);
+    let schemas = Schemas {
         provision: provision?,
         update: update?,
         bind: bind?,
-    })
+        apply_defaults: apply_defaults?.unwrap_or(false),
+    };
+    if schemas.apply_defaults {
+        let check = |name: &str, schema: &Option<ParameterSchema>| {
+            let (field, schema) = (fields.get(name), schema.as_ref());
+            let both = field.zip(schema);
+            both.map_or(Some(()), |(field, schema)| {
+                schema::check_defaults(&field, schema)
+            })
+        };
+        let all = [
+            check("provision", &schemas.provision),
+            check("update", &schemas.update),
+            check("bind", &schemas.bind),
+        ];
+        all.into_iter().collect::<Option<()>>()?;
+    }
+    Some(schemas)
+}
+
+/// An offering and a plan may not share an id: ids are unique over both.
+pub(super) fn check_ids(top: &Fields<'_>, service: &Service, plans: &[Plan]) {
+    let items = top.get("plans").and_then(|field| field.list());
+    for (item, plan) in items.unwrap_or_default().iter().zip(plans) {
+        if plan.id.as_str() == service.id.as_str() {
+            let place = item.peek("id").unwrap_or_else(|| item.clone());
+            place.error("the service has the same id");
+        }
+    }
 }
 
 /// What offering and plans promise must fit the actions that are there.
@@ -174,6 +245,17 @@ pub(super) fn check_against_actions(top: &Fields<'_>, actions: &BTreeMap<Action,
         field.error_with(
             "plans cannot be changed without an `update` action",
             "add actions.update, or leave plan_updateable out",
+        );
+    }
+    if let Some(field) = service.iter().find_map(|f| f.peek("bindings_retrievable"))
+        && field.is_false()
+        && actions
+            .get(&Action::Bind)
+            .is_some_and(|bind| bind.async_mode != AsyncMode::Unsupported)
+    {
+        field.warn(
+            "a binding that is made asynchronously can only be handed out when it is fetched",
+            "Cloud Foundry refuses it otherwise: write true, or actions.bind.async: unsupported",
         );
     }
     for plan in &plans {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::field::Field;
 use super::names::{MAX_NAME_CHARS, is_cli_friendly, service_id};
-use super::{DashboardClient, Requirement, Service};
+use super::{DashboardClient, INSTANCE_ID, Requirement, Service};
 use crate::ids::ServiceId;
 
 const MAX_TAGS: usize = 200;
@@ -16,6 +16,17 @@ const KUBERNETES_NAME_CHARS: usize = 63;
 /// What Cloud Foundry takes.
 const CF_DESCRIPTION_CHARS: usize = 10_000;
 const CF_TAGS_CHARS: usize = 2048;
+/// With an id in it, a dashboard's URL is far from the 16,000 characters that platforms take.
+const MAX_DASHBOARD_URL_BYTES: usize = 2048;
+/// Keys of an offering's metadata that marketplaces show as text (profile.md).
+const CONVENTIONS: [&str; 6] = [
+    "displayName",
+    "imageUrl",
+    "longDescription",
+    "providerDisplayName",
+    "documentationUrl",
+    "supportUrl",
+];
 
 pub(super) fn service(field: &Field<'_>, namespace: Uuid) -> Option<Service> {
     let fields = field.fields(&[
@@ -26,9 +37,12 @@ pub(super) fn service(field: &Field<'_>, namespace: Uuid) -> Option<Service> {
         "bindable",
         "requires",
         "plan_updateable",
+        "instances_retrievable",
+        "bindings_retrievable",
         "allow_context_updates",
         "metadata",
         "dashboard_client",
+        "dashboard_url",
     ])?;
     let name = fields.need("name").and_then(|f| name(&f));
     let description = fields.need("description").and_then(|f| description(&f));
@@ -37,9 +51,12 @@ pub(super) fn service(field: &Field<'_>, namespace: Uuid) -> Option<Service> {
     let requires = fields.maybe("requires", requires);
     let bindable = fields.maybe("bindable", Field::flag);
     let plan_updateable = fields.maybe("plan_updateable", Field::flag);
+    let instances_retrievable = fields.maybe("instances_retrievable", Field::flag);
+    let bindings_retrievable = fields.maybe("bindings_retrievable", Field::flag);
     let allow_context_updates = fields.maybe("allow_context_updates", Field::flag);
-    let metadata = fields.maybe("metadata", metadata);
+    let metadata = fields.maybe("metadata", |field| metadata(field, &CONVENTIONS));
     let dashboard_client = fields.maybe("dashboard_client", dashboard_client);
+    let dashboard_url = fields.maybe("dashboard_url", dashboard_url);
     let name = name?;
     let id = id?.unwrap_or_else(|| service_id(namespace, &name).to_string());
     Some(Service {
@@ -50,9 +67,12 @@ pub(super) fn service(field: &Field<'_>, namespace: Uuid) -> Option<Service> {
         requires: requires?.unwrap_or_default(),
         bindable: bindable?.unwrap_or(true),
         plan_updateable: plan_updateable?.unwrap_or(false),
+        instances_retrievable: instances_retrievable?.unwrap_or(true),
+        bindings_retrievable: bindings_retrievable?.unwrap_or(true),
         allow_context_updates: allow_context_updates?.unwrap_or(false),
         metadata: metadata?,
         dashboard_client: dashboard_client?,
+        dashboard_url: dashboard_url?,
     })
 }
 
@@ -153,14 +173,52 @@ fn requires(field: &Field<'_>) -> Option<Vec<Requirement>> {
     Some(wanted.into_iter().collect())
 }
 
-pub(super) fn metadata(field: &Field<'_>) -> Option<Map<String, Json>> {
+/// Reads metadata; `texts` are the keys whose values marketplaces show as text (profile.md).
+pub(super) fn metadata(field: &Field<'_>, texts: &[&str]) -> Option<Map<String, Json>> {
     if let Some(shareable) = field.peek("shareable").filter(|f| !f.is_flag()) {
         shareable.warn(
             "Cloud Foundry demands true or false here",
             "write it without quotes",
         );
     }
+    for place in texts.iter().filter_map(|name| field.peek(name)) {
+        if place.as_text().is_none() {
+            place.warn(
+                "marketplaces expect a text here",
+                "put the value into quotes",
+            );
+        }
+    }
     field.json_object()
+}
+
+/// Where an instance's dashboard is.
+fn dashboard_url(field: &Field<'_>) -> Option<String> {
+    let url = field.text()?;
+    let rest = url.replace(INSTANCE_ID, "");
+    let hint = format!("write it as https://dash.example.com/instances/{INSTANCE_ID}");
+    if !["https://", "http://"].iter().any(|s| url.starts_with(s)) {
+        field.error_with("must begin with https:// or http://", hint);
+        return None;
+    }
+    if rest.contains(['{', '}']) || rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        field.error_with(
+            format!("may hold no braces but {INSTANCE_ID}, and no white space"),
+            hint,
+        );
+        return None;
+    }
+    if url.len() > MAX_DASHBOARD_URL_BYTES {
+        field.error(format!(
+            "has {} bytes, more than the limit of {MAX_DASHBOARD_URL_BYTES}",
+            url.len()
+        ));
+        return None;
+    }
+    if !url.contains(INSTANCE_ID) {
+        field.warn("is the same for every instance", hint);
+    }
+    Some(url.to_owned())
 }
 
 fn dashboard_client(field: &Field<'_>) -> Option<DashboardClient> {

@@ -39,7 +39,11 @@ impl Outputs {
                 ));
             }
         }
-        if requires.contains(&Requirement::SyslogDrain) && !said(self.syslog_drain_url.as_ref()) {
+        // A binding of an offering that also forwards routes may be one of a route, which drains
+        // nothing.
+        let drains = requires.contains(&Requirement::SyslogDrain)
+            && !requires.contains(&Requirement::RouteForwarding);
+        if drains && !said(self.syslog_drain_url.as_ref()) {
             return Err(
                 "the service requires syslog_drain, so that `syslog_drain_url` must be in the output"
                     .to_owned(),

@@ -143,3 +143,35 @@ fn times_are_in_utc_and_exist() {
         assert_eq!(read.is_ok(), good, "{text}");
     }
 }
+
+#[test]
+fn what_platforms_cannot_take_whole_is_refused_at_the_end_of_the_run() {
+    let text = |chars: usize| "ü".repeat(chars);
+    let mounts = |bytes: usize| {
+        let mount = mount("driver", json!("d"));
+        let rest = json!(mount["volume_mounts"]).to_string().len();
+        let mut mount = mount;
+        mount["volume_mounts"][0]["driver"] = json!("d".repeat(1 + bytes - rest));
+        mount
+    };
+    let metadata = |chars: usize| json!({"metadata": {"labels": {"a": text(chars - 19)}}});
+    for (fits, exceeds, field) in [
+        (
+            json!({"dashboard_url": text(16_000)}),
+            json!({"dashboard_url": text(16_001)}),
+            "dashboard_url",
+        ),
+        (
+            json!({"syslog_drain_url": text(10_000)}),
+            json!({"syslog_drain_url": text(10_001)}),
+            "syslog_drain_url",
+        ),
+        (mounts(65_535), mounts(65_536), "volume_mounts"),
+        (metadata(4_096), metadata(4_097), "metadata"),
+    ] {
+        assert!(Outputs::checked(fits).is_ok(), "{field}");
+        let error = Outputs::checked(exceeds).unwrap_err();
+        assert!(error.starts_with(&format!("`{field}`")), "{error}");
+        assert!(error.len() < 200, "no value is shown");
+    }
+}

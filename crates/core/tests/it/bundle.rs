@@ -4,11 +4,14 @@ use evenkeel_core::bundle::{Bundle, BundleError, FileFact, Warning};
 use uuid::Uuid;
 
 mod catalog;
+mod dashboards;
 mod digest;
 mod folders;
 mod good;
 mod hostile;
 mod mistakes;
+mod parameters;
+mod schemas;
 mod warnings;
 
 const NAMESPACE: Uuid = Uuid::from_u128(0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use evenkeel_core::action::Action;
 use evenkeel_core::attempt::{End, FailReason};
 use evenkeel_core::bundle::SecretSource;
-use evenkeel_core::request::Outputs;
+use evenkeel_core::request::{JobBody, Object, Outputs};
 use evenkeel_executor::RunSpec;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Claimed, Inputs, InstanceView, Owned};
@@ -20,7 +20,7 @@ use super::{Outcome, Step};
 use crate::catalog::{Pinned, SECRETS};
 use crate::drivers::Place;
 use crate::service::{Shared, run_blocking};
-use crate::state_folders;
+use crate::{parameters, state_folders};
 
 /// How long preparing may take: a secret may lie on a disk that does not answer.
 const PREPARE_LIMIT: Duration = Duration::from_secs(60);
@@ -102,9 +102,8 @@ async fn plan_run(
     };
     let state = state_folders::make(shared, job.target.instance).await?;
     let attempt = claimed.fence.attempt;
-    let request = inputs
-        .body
-        .request_document(job.id, job.attempts, &inputs.data);
+    let request =
+        with_defaults(&inputs.body, &pinned).request_document(job.id, job.attempts, &inputs.data);
     Ok(Prepared::Run(Box::new(RunSpec {
         attempt,
         env: environment(claimed, &inputs, &pinned),
@@ -159,6 +158,29 @@ async fn without_action(
         });
     }
     Ok(Box::new(outcome))
+}
+
+/// What the action is told: the parameters as they were sent, and merged, with the defaults of the
+/// plan's schemas where the bundle wants them filled in.
+fn with_defaults(body: &JobBody, pinned: &Pinned) -> JobBody {
+    let mut body = body.clone();
+    let Some(plan) = pinned.plan(&body.plan.id) else {
+        return body;
+    };
+    let of_instance = match body.action {
+        Action::Update => Action::Update,
+        Action::Provision | Action::Deprovision | Action::Bind | Action::Unbind => {
+            Action::Provision
+        }
+    };
+    let fill = |action, parameters: &mut Object| {
+        *parameters = parameters::with_defaults(plan, action, std::mem::take(parameters));
+    };
+    fill(of_instance, &mut body.instance.parameters);
+    if let Some(binding) = &mut body.binding {
+        fill(Action::Bind, &mut binding.parameters);
+    }
+    body
 }
 
 fn environment(claimed: &Claimed, inputs: &Inputs, pinned: &Pinned) -> BTreeMap<String, String> {

@@ -57,6 +57,13 @@ pub(super) fn load(roots: &[PathBuf], data: &Path, namespace: Uuid, now: Timesta
             (pinned.bundle.service.id.clone(), pinned.clone())
         })
         .collect();
+    if services.is_empty() {
+        problems.push(Problem {
+            bundle: String::new(),
+            fatal: false,
+            message: "no service is offered: Cloud Foundry refuses an empty catalog".to_owned(),
+        });
+    }
     Catalog {
         services,
         problems,
@@ -184,7 +191,6 @@ fn load_one(
     })?;
     let warnings = warnings.into_iter().map(|warning| warning.0.render(&file));
     let warnings = warnings
-        .chain(not_served(&bundle, &file))
         .chain(missing_secrets(&bundle, &data.join(SECRETS)))
         .collect();
     Ok((
@@ -195,23 +201,6 @@ fn load_one(
         },
         warnings,
     ))
-}
-
-/// What the format has and this release does not do: accepted, so that a bundle can be shared
-/// with a release that does, and never offered to platforms.
-fn not_served(bundle: &Bundle, file: &str) -> Vec<String> {
-    let context = bundle
-        .service
-        .allow_context_updates
-        .then(|| "service.allow_context_updates".to_owned());
-    let rotatable = bundle.plans.iter().filter(|plan| plan.binding_rotatable);
-    context
-        .into_iter()
-        .chain(rotatable.map(|plan| format!("binding_rotatable of plan {}", plan.name)))
-        .map(|what| {
-            format!("{file}: {what}: this release does not serve it; platforms are told false")
-        })
-        .collect()
 }
 
 /// Secrets that are not there yet: no reason to leave the bundle out, since they are read anew for

@@ -7,15 +7,15 @@ use evenkeel_core::admit::Verdict;
 use evenkeel_core::bundle::{Plan, Requirement};
 use evenkeel_core::ids::BindingId;
 use evenkeel_core::instance::Status;
-use evenkeel_core::request::{BindingInput, Object};
+use evenkeel_core::request::{BindingInput, Object, PredecessorInput};
 use evenkeel_core::time::Timestamp;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::BindingView;
 use serde_json::{Value, json};
 
 use super::canonical::ask;
-use super::live::{Live, binding_input, live, offered_needs_async};
-use super::{answered, judge, known_answer, place, stale};
+use super::live::{Live, binding_input, live, live_to_delete, offered, offered_needs_async};
+use super::{answered, judge, known_answer, place, until_settled};
 use crate::ask::{Answer, Bind, Caller, Refusal, Unbind};
 use crate::catalog::Pinned;
 use crate::parameters;
@@ -26,7 +26,16 @@ pub(crate) async fn bind(
     caller: Caller,
     wish: Bind,
 ) -> Result<Answer, Refusal> {
-    let live = live(shared, &caller, &wish.instance, Some(&wish.binding)).await?;
+    until_settled(|| bind_to_what_is(shared, &caller, &wish)).await
+}
+
+/// Binds the instance as it is read here; `None` if another request has changed it meanwhile.
+async fn bind_to_what_is(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    wish: &Bind,
+) -> Result<Option<Answer>, Refusal> {
+    let live = live(shared, caller, &wish.instance, Some(&wish.binding)).await?;
     let live = live
         .ok_or_else(|| Refusal::NoInstance(wish.instance.to_string()))?
         .undamaged()?;
@@ -35,7 +44,7 @@ pub(crate) async fn bind(
         parameters: wish.parameters.clone(),
         bind_resource: wish.bind_resource.clone(),
         context: wish.context.clone(),
-        predecessor: wish.predecessor.as_ref().map(BindingId::to_string),
+        predecessor: None,
     };
     // Not the plan: the instance's may change while the binding stays as it is.
     let asked = json!({
@@ -46,14 +55,14 @@ pub(crate) async fn bind(
     let ask = ask(shared, Action::Bind, &asked);
     let verdict = judge(ask, &live.standing);
     let name = || format!("binding {:?}", wish.binding.as_str());
-    let fits = fits(&live, &wish);
+    let fits = fits(&live, wish);
     if let Some(known) = answered(&verdict, &name) {
         let known = known?;
         if !fits {
             return Err(Refusal::Conflict { what: name() });
         }
-        let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
-        return known_answer(shared, &order, known).await;
+        let order = live.order(caller, &wish.instance, Some((&wish.binding, input)), ask);
+        return known_answer(shared, &order, known).await.map(Some);
     }
     if !fits {
         return Err(Refusal::BadRequest {
@@ -63,20 +72,21 @@ pub(crate) async fn bind(
     let plan = live.pinned.plan(&live.view.plan);
     check_bindable(&live.pinned, plan)?;
     if let Some(predecessor) = &wish.predecessor {
-        let known = predecessor_of(shared, &live, &wish, predecessor).await?;
+        let known = predecessor_of(shared, &live, wish, predecessor).await?;
         inherit(&mut input, known);
     }
     check_app(&live.pinned, &input)?;
-    let given = input.parameters.clone();
-    let order = live.order(&caller, &wish.instance, Some((&wish.binding, input)), ask);
+    let order = live.order(caller, &wish.instance, Some((&wish.binding, input)), ask);
     order.check_async()?;
-    if let Some(plan) = plan {
-        parameters::check(plan, Action::Bind, &given)?;
+    // What a rotation takes over was judged when it was sent.
+    let inherits = wish.predecessor.is_some() && wish.parameters.is_empty();
+    if let Some(plan) = plan.filter(|_| !inherits) {
+        parameters::check(plan, Action::Bind, &wish.parameters)?;
     }
     if let Verdict::Unusable(status) = verdict {
         return Err(unusable(&live, status, &wish.binding));
     }
-    place(shared, &order, Vec::new()).await?.ok_or_else(stale)
+    place(shared, &order, Vec::new()).await
 }
 
 /// Whether the offering and the plan that a request names (a rotation may name none) are those
@@ -124,8 +134,13 @@ async fn predecessor_of(
             predecessor.as_str()
         ))
     };
-    let rotatable = live.pinned.plan(&live.view.plan);
-    if !rotatable.is_some_and(|plan| plan.binding_rotatable) {
+    // As platforms are told now, or were when it was made.
+    let current = offered(shared, &live.view.service);
+    let rotatable = |pinned: &Pinned| {
+        let plan = pinned.plan(&live.view.plan);
+        plan.is_some_and(|plan| plan.binding_rotatable)
+    };
+    if !rotatable(&live.pinned) && !current.as_ref().is_some_and(rotatable) {
         return Err(bad_request(
             "bindings of this plan cannot be rotated (predecessor_binding_id): make a new one and \
              delete the old one"
@@ -164,6 +179,10 @@ fn has_passed(expires_at: Option<&str>, now: Timestamp) -> bool {
 
 /// What a rotation does not say is its predecessor's.
 fn inherit(input: &mut BindingInput, predecessor: BindingView) {
+    input.predecessor = Some(PredecessorInput {
+        id: predecessor.id.to_string(),
+        uid: predecessor.uid,
+    });
     for (own, old) in [
         (&mut input.parameters, predecessor.parameters),
         (&mut input.bind_resource, predecessor.bind_resource),
@@ -207,7 +226,16 @@ pub(crate) async fn unbind(
     caller: Caller,
     wish: Unbind,
 ) -> Result<Answer, Refusal> {
-    let live = live(shared, &caller, &wish.instance, Some(&wish.binding)).await?;
+    until_settled(|| unbind_from_what_is(shared, &caller, &wish)).await
+}
+
+/// Unbinds from the instance as it is read here; `None` if it has changed meanwhile.
+async fn unbind_from_what_is(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    wish: &Unbind,
+) -> Result<Option<Answer>, Refusal> {
+    let live = live_to_delete(shared, caller, &wish.instance, Some(&wish.binding)).await?;
     let store = &shared.options.store;
     let known = match &live {
         Some(_) => store.binding(&wish.instance, &wish.binding).await?,
@@ -226,11 +254,11 @@ pub(crate) async fn unbind(
         return Err(Refusal::NoBinding(wish.binding.to_string()));
     };
     // After 410: of a binding that nobody knows the ids are not asked for.
-    if let Some(missing) = wish.missing {
-        return Err(bad_request(missing));
+    if let Some(missing) = &wish.missing {
+        return Err(bad_request(missing.clone()));
     }
     let ask = ask(shared, Action::Unbind, &Value::Null);
     let binding = Some((&wish.binding, binding_input(&known)));
-    let order = live.order(&caller, &wish.instance, binding, ask);
-    place(shared, &order, Vec::new()).await?.ok_or_else(stale)
+    let order = live.order(caller, &wish.instance, binding, ask);
+    place(shared, &order, Vec::new()).await
 }

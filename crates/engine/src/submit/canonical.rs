@@ -44,6 +44,12 @@ pub(super) fn ask(shared: &Shared, action: Action, what: &Value) -> Ask {
     }
 }
 
+/// Whether two sets of parameters say the same.
+pub(super) fn is_same(one: &Object, other: &Object) -> bool {
+    let form = |object: &Object| canonical(&Value::Object(object.clone()));
+    form(one) == form(other)
+}
+
 /// JSON with sorted keys at every level, and one spelling for each number.
 fn canonical(value: &Value) -> Vec<u8> {
     sorted(value).to_string().into_bytes()

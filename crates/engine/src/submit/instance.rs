@@ -10,13 +10,13 @@ use evenkeel_core::request::{InstanceInput, JobBody, Named, Object, PlanInput, P
 use evenkeel_store::seam::{CascadeUnbind, InstanceView, Standing};
 use serde_json::{Value, json};
 
-use super::canonical::{Ordered, ask};
+use super::canonical::{Ordered, ask, is_same};
 use super::live::{
-    Live, binding_input, is_shown, live, named_service, offered, offered_needs_async, pinned,
-    plan_input, plan_of, unknown_plan, unknown_service,
+    Live, binding_input, content, is_shown, live, live_to_delete, named_service, offered,
+    offered_needs_async, plan_input, plan_of, unknown_plan, unknown_service,
 };
 use super::{
-    Ask, MAX_STALE, Order, answered, check_maintenance, judge, known_answer, place, stale,
+    Ask, Order, answered, check_maintenance, judge, known_answer, place, stale, until_settled,
 };
 use crate::ask::{Answer, Caller, Deprovision, Provision, Refusal, Update};
 use crate::catalog::Pinned;
@@ -99,7 +99,7 @@ async fn with_plan(
         return Ok(current.clone());
     }
     if let Some(digest) = standing.bundle {
-        let own = pinned(shared, digest).await?;
+        let own = content(shared, digest).await?;
         if own.bundle.service.id == wish.service && has_plan(&own) {
             return Ok(own);
         }
@@ -115,12 +115,7 @@ pub(crate) async fn update(
     caller: Caller,
     wish: Update,
 ) -> Result<Answer, Refusal> {
-    for _ in 0..MAX_STALE {
-        if let Some(answer) = update_what_is(shared, &caller, &wish).await? {
-            return Ok(answer);
-        }
-    }
-    Err(stale())
+    until_settled(|| update_what_is(shared, &caller, &wish)).await
 }
 
 /// Updates the instance as it is read here; `None` if another request has changed it meanwhile.
@@ -144,6 +139,7 @@ async fn update_what_is(
     let current = offered(shared, &wish.service);
     let target = wish.plan.clone().unwrap_or_else(|| live.view.plan.clone());
     let changeable = is_plan_changeable(current.as_ref(), &live);
+    let old_plan = plan_of(&live.pinned, &live.view.plan).name;
     live.pinned = content_for(current, &live, &target)?;
     let (view, pinned) = (&live.view, &live.pinned);
     let plan = pinned
@@ -160,7 +156,7 @@ async fn update_what_is(
     order.body.previous = Some(PreviousInput {
         plan: Named {
             id: view.plan.clone(),
-            name: order.body.plan.name.clone(),
+            name: old_plan.clone(),
         },
         parameters: view.parameters.clone(),
     });
@@ -171,7 +167,6 @@ async fn update_what_is(
     }
     order.plan = Some(plan);
     order.plan_id = target.clone();
-    order.base = live.standing.instance.as_ref().map(|known| known.digest);
     order.becomes = Some(
         Ordered {
             service: &view.service,
@@ -193,14 +188,13 @@ async fn update_what_is(
     check_maintenance(plan, wish.maintenance_version.as_deref())?;
     if target != view.plan && !changeable {
         return Err(Refusal::NotUpdatable(format!(
-            "plan {:?} of service {:?} cannot be changed",
-            plan_of(pinned, &view.plan).name,
+            "plan {old_plan:?} of service {:?} cannot be changed",
             pinned.bundle.service.name
         )));
     }
     let maintains =
         wish.maintenance_version.is_some() && wish.maintenance_version != view.maintenance_version;
-    let changes = target != view.plan || parameters != view.parameters || maintains;
+    let changes = target != view.plan || maintains || !is_same(&parameters, &view.parameters);
     if !changes && matches!(verdict, Verdict::Accept { .. }) {
         return keep_context(shared, &live, wish).await;
     }
@@ -257,9 +251,10 @@ fn content_for(current: Option<Pinned>, live: &Live, target: &PlanId) -> Result<
     let own = &live.pinned;
     match current {
         Some(current) if current.plan(target).is_some() => Ok(current),
-        _ if *target == live.view.plan && own.plan(target).is_some() => Ok(own.clone()),
-        Some(current) => Err(unknown_plan(&current, target)),
-        None => Err(unknown_plan(own, target)),
+        Some(current) if *target != live.view.plan => Err(unknown_plan(&current, target)),
+        // Its plan, or its whole offering, has gone: its own content is what there is.
+        Some(_) | None if own.plan(target).is_some() => Ok(own.clone()),
+        Some(_) | None => Err(unknown_plan(own, target)),
     }
 }
 
@@ -311,7 +306,16 @@ pub(crate) async fn deprovision(
     caller: Caller,
     wish: Deprovision,
 ) -> Result<Answer, Refusal> {
-    let Some(live) = live(shared, &caller, &wish.instance, None).await? else {
+    until_settled(|| deprovision_what_is(shared, &caller, &wish)).await
+}
+
+/// Deletes the instance as it is read here; `None` if it has changed meanwhile.
+async fn deprovision_what_is(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    wish: &Deprovision,
+) -> Result<Option<Answer>, Refusal> {
+    let Some(live) = live_to_delete(shared, caller, &wish.instance, None).await? else {
         let needs_async = offered_needs_async(shared, wish.service.as_ref(), Action::Deprovision);
         if needs_async && !caller.accepts_incomplete {
             return Err(Refusal::AsyncRequired);
@@ -319,15 +323,10 @@ pub(crate) async fn deprovision(
         return Err(Refusal::NoInstance(wish.instance.to_string()));
     };
     let ask = ask(shared, Action::Deprovision, &Value::Null);
-    let order = live.order(&caller, &wish.instance, None, ask);
+    let order = live.order(caller, &wish.instance, None, ask);
     order.check_async()?;
-    for _ in 0..MAX_STALE {
-        let cascade = cascade(shared, &order, &live.view).await?;
-        if let Some(answer) = place(shared, &order, cascade).await? {
-            return Ok(answer);
-        }
-    }
-    Err(stale())
+    let cascade = cascade(shared, &order, &live.view).await?;
+    place(shared, &order, cascade).await
 }
 
 /// An unbind for each binding that is not gone: a delete leaves nothing behind.

@@ -3,6 +3,7 @@
 //! An instance is pinned to the content that it was made with. What has left the catalog since
 //! can still be polled, fetched, bound, deleted, and updated where its own content allows.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use evenkeel_core::action::Action;
@@ -11,9 +12,9 @@ use evenkeel_core::bundle::{AsyncMode, Plan};
 use evenkeel_core::ids::{BindingId, BundleDigest, InstanceId, PlanId, Platform, ServiceId};
 use evenkeel_core::request::{BindingInput, InstanceInput, JobBody, Named, Object, PlanInput};
 use evenkeel_store::error::StoreError;
-use evenkeel_store::seam::{BindingView, InstanceView, Standing};
+use evenkeel_store::seam::{Base, BindingView, InstanceView, Standing};
 
-use super::Order;
+use super::{MAX_STALE, Order, stale};
 use crate::ask::{Caller, Refusal};
 use crate::catalog::Pinned;
 use crate::service::{Shared, run_blocking};
@@ -37,23 +38,59 @@ pub(super) async fn live(
     instance: &InstanceId,
     binding: Option<&BindingId>,
 ) -> Result<Option<Live>, Refusal> {
+    find(shared, caller, instance, binding, false).await
+}
+
+/// As [`live`], for a delete: one whose content has gone can be deleted by another version of its
+/// offering.
+pub(super) async fn live_to_delete(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    instance: &InstanceId,
+    binding: Option<&BindingId>,
+) -> Result<Option<Live>, Refusal> {
+    find(shared, caller, instance, binding, true).await
+}
+
+async fn find(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    instance: &InstanceId,
+    binding: Option<&BindingId>,
+    deletes: bool,
+) -> Result<Option<Live>, Refusal> {
     let store = &shared.options.store;
-    let standing = store.standing(instance, binding).await?;
-    let view = store.instance(instance).await?.filter(|view| {
-        view.deleted_at.is_none() && is_shown(shared, &caller.platform, &view.platform)
-    });
-    let (Some(view), Some(digest)) = (view, standing.bundle) else {
-        return Ok(None);
-    };
-    let pinned = pinned(shared, digest).await.or_else(|error| {
-        // Better another version of its offering than an instance that cannot even be deleted.
-        offered(shared, &view.service).ok_or(error)
-    })?;
-    Ok(Some(Live {
-        standing,
-        view,
-        pinned,
-    }))
+    for _ in 0..MAX_STALE {
+        let standing = store.standing(instance, binding).await?;
+        let view = store.instance(instance).await?.filter(|view| {
+            view.deleted_at.is_none() && is_shown(shared, &caller.platform, &view.platform)
+        });
+        let Some(view) = view else { return Ok(None) };
+        // Two reads: of two lives of the name, say.
+        if standing.instance.as_ref().map(|known| known.uid) != Some(view.uid) {
+            continue;
+        }
+        let pinned = match pinned(shared, view.bundle).await? {
+            Ok(pinned) => pinned,
+            Err(error) => {
+                let lost = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
+                let other = offered(shared, &view.service).filter(|_| deletes && lost);
+                other.ok_or_else(|| lost_content(view.bundle, &error))?
+            }
+        };
+        return Ok(Some(Live {
+            standing,
+            view,
+            pinned,
+        }));
+    }
+    Err(stale())
+}
+
+fn lost_content(digest: BundleDigest, error: &std::io::Error) -> Refusal {
+    Refusal::Unavailable(format!(
+        "the copy of bundle {digest} that the instance is pinned to cannot be read: {error}"
+    ))
 }
 
 impl Live {
@@ -88,7 +125,10 @@ impl Live {
             plan: self.pinned.plan(&self.view.plan),
             plan_id: self.view.plan.clone(),
             ask,
-            base: None,
+            base: Some(Base {
+                uid: self.view.uid,
+                revision: self.view.revision,
+            }),
             becomes: None,
             body: JobBody {
                 action: ask.action,
@@ -129,16 +169,22 @@ pub(super) fn mode(pinned: &Pinned, action: Action) -> AsyncMode {
         .map_or(AsyncMode::Unsupported, |action| action.async_mode)
 }
 
-/// The content that an instance is pinned to.
-pub(super) async fn pinned(shared: &Arc<Shared>, digest: BundleDigest) -> Result<Pinned, Refusal> {
+/// The content that an instance is pinned to, or why it cannot be read.
+async fn pinned(
+    shared: &Arc<Shared>,
+    digest: BundleDigest,
+) -> Result<Result<Pinned, std::io::Error>, Refusal> {
     let keeper = Arc::clone(shared);
-    match run_blocking(move || keeper.catalog.pinned(digest)).await {
-        Ok(Ok(pinned)) => Ok(pinned),
-        Ok(Err(error)) => Err(Refusal::Unavailable(format!(
-            "the copy of bundle {digest} that the instance is pinned to cannot be read: {error}"
-        ))),
-        Err(error) => Err(Refusal::Unavailable(error)),
-    }
+    run_blocking(move || keeper.catalog.pinned(digest))
+        .await
+        .map_err(Refusal::Unavailable)
+}
+
+/// The content that an instance is pinned to.
+pub(super) async fn content(shared: &Arc<Shared>, digest: BundleDigest) -> Result<Pinned, Refusal> {
+    pinned(shared, digest)
+        .await?
+        .map_err(|error| lost_content(digest, &error))
 }
 
 pub(super) fn unknown_service(service: &ServiceId) -> Refusal {

@@ -1,4 +1,5 @@
-//! The example bundles that the binary carries.
+//! The example bundles that the binary carries: those to learn from. The conformance bundles are
+//! for tests of platforms, and nothing that a new user is to be offered.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,7 +8,16 @@ use std::path::Path;
 
 use include_dir::{Dir, DirEntry, include_dir};
 
-static EXAMPLES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/bundles");
+static EXAMPLES: [(&str, Dir<'_>); 2] = [
+    (
+        "hello",
+        include_dir!("$CARGO_MANIFEST_DIR/../../examples/bundles/hello"),
+    ),
+    (
+        "postgres",
+        include_dir!("$CARGO_MANIFEST_DIR/../../examples/bundles/postgres"),
+    ),
+];
 
 /// Writes them into `folder`, in place of what an earlier release wrote there.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
@@ -16,7 +26,12 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     fs::create_dir(folder)?;
-    write_into(folder, &EXAMPLES)
+    for (name, dir) in &EXAMPLES {
+        let bundle = folder.join(name);
+        fs::create_dir(&bundle)?;
+        write_into(&bundle, dir)?;
+    }
+    Ok(())
 }
 
 fn write_into(folder: &Path, dir: &Dir<'_>) -> io::Result<()> {
@@ -58,6 +73,10 @@ mod tests {
             };
             assert_eq!(mode("provision"), 0o755);
             assert_eq!(mode("bundle.yml"), 0o644);
+            let names = fs::read_dir(&examples).unwrap();
+            let mut names: Vec<_> = names.map(|item| item.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names, ["hello", "postgres"], "bundles to learn from only");
             fs::write(examples.join("left-over"), "").unwrap();
         }
         write(&examples).unwrap();

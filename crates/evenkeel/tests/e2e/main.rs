@@ -8,6 +8,7 @@
 
 mod bundles;
 mod cluster;
+mod conformance;
 mod crossings;
 mod disk;
 mod harness;

@@ -70,6 +70,27 @@ pub(super) async fn send(
     query: &Query,
     body: Option<&impl Serialize>,
 ) -> Result<Answer, ClientError> {
+    let mut repeat = 0;
+    loop {
+        let error = match once(client, method.clone(), path, query, body).await {
+            Err(error) if error.is_repeatable() => error,
+            end => return end,
+        };
+        let Some(pause) = client.retries.pause(repeat, error.retry_after()) else {
+            return Err(error);
+        };
+        tokio::time::sleep(pause).await;
+        repeat += 1;
+    }
+}
+
+async fn once(
+    client: &Client,
+    method: Method,
+    path: &str,
+    query: &Query,
+    body: Option<&impl Serialize>,
+) -> Result<Answer, ClientError> {
     let query = query.encode();
     let mark = if query.is_empty() { "" } else { "?" };
     let mut request = client

@@ -125,7 +125,8 @@ pub enum ClientError {
         #[source]
         source: reqwest::Error,
     },
-    /// An operation was still in progress when the wait was over.
+    /// An operation was still in progress when the wait was over. After the plan's `maximum_polling_duration` a
+    /// platform takes it as failed.
     #[error("the operation is still in progress after {} s: it goes on at the broker", .after.as_secs_f64())]
     GaveUp {
         /// Of the wait.
@@ -173,24 +174,38 @@ impl ClientError {
                 status: error.status,
                 well_formed: true,
             }),
-            Self::Unexpected { status } => Some(Received::Answer {
+            // What was not asked for is not well-formed: a 202 to a synchronous create is an orphan in the making.
+            Self::Unexpected { status }
+            | Self::Malformed { status, .. }
+            | Self::TooLarge { status, .. } => Some(Received::Answer {
                 status: *status,
-                well_formed: true,
+                well_formed: false,
             }),
-            Self::Malformed { status, .. } | Self::TooLarge { status, .. } => {
-                Some(Received::Answer {
-                    status: *status,
-                    well_formed: false,
-                })
-            }
             Self::TimedOut { .. } => Some(Received::Nothing),
             Self::Transport { source, .. } if source.is_connect() || source.is_builder() => None,
             Self::Transport { .. } => Some(Received::Nothing),
-            Self::BaseUrl { .. } | Self::Id(_) | Self::GaveUp { .. } => None,
+            Self::GaveUp { .. } => Some(Received::OperationFailed),
+            Self::BaseUrl { .. } | Self::Id(_) => None,
         }
     }
 
-    /// Whether a poll that ended so can be repeated: the broker restarts, is busy, or somebody between garbled it.
+    /// Whether a platform stops polling at this answer: a 400 says that the poll itself is wrong. Everything else
+    /// (404, 401, 5xx, silence, what cannot be read) may pass, and only time ends it.
+    pub fn ends_a_wait(&self) -> bool {
+        match self {
+            Self::Broker(error) => error.status == 400,
+            // A request that cannot be built will not be.
+            Self::Transport { source, .. } => source.is_builder(),
+            Self::BaseUrl { .. } | Self::Id(_) | Self::GaveUp { .. } => true,
+            Self::Unexpected { .. }
+            | Self::Malformed { .. }
+            | Self::TooLarge { .. }
+            | Self::TimedOut { .. } => false,
+        }
+    }
+
+    /// Whether this is likely to pass soon: the broker restarts, is busy, or somebody between garbled it. For whoever
+    /// has a person waiting; platforms are [more patient](Self::ends_a_wait).
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Broker(error) => matches!(error.status, 408 | 422 | 425 | 429 | 500..=599),

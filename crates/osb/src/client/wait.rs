@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{Client, ClientError, Polled};
+use crate::catalog::Plan;
 use crate::headers::RetryAfter;
+use crate::mitigation::Action;
 use crate::operation::InstanceLastOperation;
 use crate::uri::Query;
 
@@ -38,18 +40,36 @@ pub struct WaitOptions {
 }
 
 impl Default for WaitOptions {
-    /// 5 s between polls, `Retry-After` from 1 s to 60 s, one day in all.
+    /// 5 s between polls, `Retry-After` from 1 s to 60 s, a week in all.
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(5),
             at_least: Duration::from_secs(1),
             at_most: Duration::from_secs(60),
-            give_up_after: Duration::from_secs(24 * 60 * 60),
+            give_up_after: Duration::from_secs(7 * 24 * 60 * 60),
         }
     }
 }
 
 impl WaitOptions {
+    /// No longer than the plan's `maximum_polling_duration`, if it has one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use evenkeel_osb::Plan;
+    /// use evenkeel_osb::client::WaitOptions;
+    ///
+    /// let plan = Plan { maximum_polling_duration_secs: Some(600), ..Plan::default() };
+    /// assert_eq!(WaitOptions::default().for_plan(&plan).give_up_after, Duration::from_secs(600));
+    /// ```
+    #[must_use]
+    pub fn for_plan(mut self, plan: &Plan) -> Self {
+        if let Some(seconds) = plan.maximum_polling_duration_secs {
+            self.give_up_after = self.give_up_after.min(Duration::from_secs(seconds));
+        }
+        self
+    }
+
     fn pause(&self, retry_after: Option<RetryAfter>) -> Duration {
         // Not `clamp`, which panics on bounds that are the wrong way round.
         retry_after.map_or(self.interval, |asked| {
@@ -63,18 +83,21 @@ impl WaitOptions {
 pub enum WaitEnd {
     /// `succeeded` or `failed`.
     Ended(InstanceLastOperation),
-    /// 410: after a delete this is success.
+    /// 410 after a delete: success.
     Gone,
 }
 
 impl Client {
-    /// Polls until the operation has ended, and tells `on_poll` each answer and each trouble that it goes on after
-    /// (a broker that restarts is no reason to stop).
+    /// Polls until the operation has ended, and tells `on_poll` each answer and each trouble that it goes on after.
+    ///
+    /// As platforms do it: only `succeeded`, `failed`, a 400 and time end a wait; a 410 does where `action` removes
+    /// something, and otherwise the operation counts as in progress.
     ///
     /// # Errors
-    /// [`ClientError::GaveUp`] when the time is over, and what is not [transient](ClientError::is_transient).
+    /// [`ClientError::GaveUp`] when the time is over, and what [ends a wait](ClientError::ends_a_wait).
     pub async fn wait(
         &self,
+        action: Action,
         target: Target<'_>,
         hints: &Query,
         options: &WaitOptions,
@@ -82,7 +105,7 @@ impl Client {
     ) -> Result<WaitEnd, ClientError> {
         match tokio::time::timeout(
             options.give_up_after,
-            self.poll_to_the_end(target, hints, options, on_poll),
+            self.poll_to_the_end(action, target, hints, options, on_poll),
         )
         .await
         {
@@ -95,11 +118,13 @@ impl Client {
 
     async fn poll_to_the_end(
         &self,
+        action: Action,
         target: Target<'_>,
         hints: &Query,
         options: &WaitOptions,
         mut on_poll: impl FnMut(Result<&InstanceLastOperation, &ClientError>),
     ) -> Result<WaitEnd, ClientError> {
+        let removes = matches!(action, Action::Deprovision | Action::Unbind);
         loop {
             let retry_after = match self.poll(target, hints).await {
                 Ok(polled) => {
@@ -109,12 +134,12 @@ impl Client {
                     }
                     polled.retry_after
                 }
-                Err(error) if error.is_gone() => return Ok(WaitEnd::Gone),
-                Err(error) if error.is_transient() => {
+                Err(error) if removes && error.is_gone() => return Ok(WaitEnd::Gone),
+                Err(error) if error.ends_a_wait() => return Err(error),
+                Err(error) => {
                     on_poll(Err(&error));
-                    error.broker().and_then(|error| error.retry_after)
+                    error.retry_after()
                 }
-                Err(error) => return Err(error),
             };
             tokio::time::sleep(options.pause(retry_after)).await;
         }

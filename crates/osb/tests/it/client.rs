@@ -1,4 +1,6 @@
 mod broker;
 mod calls;
 mod failures;
+mod mitigating;
+mod retrying;
 mod waiting;

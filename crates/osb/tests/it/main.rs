@@ -13,6 +13,7 @@ mod mitigation;
 mod operations;
 mod random;
 mod requests;
+mod seeds;
 mod uris;
 
 use evenkeel_osb::{BadRequest, FromObject};

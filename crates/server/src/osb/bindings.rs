@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use evenkeel_core::action::Action;
-use evenkeel_core::ids::{BindingId, InstanceId};
+use evenkeel_core::ids::{BindingId, BindingUid, InstanceId};
 use evenkeel_core::instance::Status;
 use evenkeel_engine::ask::{Answer, Bind, Unbind};
 use evenkeel_osb::{
@@ -61,14 +61,14 @@ impl OsbState {
             Ok(answer) => answer,
             Err(refusal) => return Ok(self.refused(Action::Bind, refusal)),
         };
-        let view = self
-            .binding_view(&instance, &binding)
-            .await?
-            .ok_or_else(|| {
-                ErrorBody::concurrency(
-                    "The service binding was deleted by another request meanwhile.",
-                )
-            })?;
+        // What was made, or found, may be gone again, or another life of the name.
+        let view = self.binding_view(&ask, &instance, &binding).await?;
+        let made = answered_for(&answer);
+        let view = view
+            .filter(|view| view.status == Status::Ready && made.is_none_or(|uid| uid == view.uid));
+        let view = view.ok_or_else(|| {
+            ErrorBody::concurrency("The service binding was deleted by another request meanwhile.")
+        })?;
         let made = outputs::binding(&view.outputs)?;
         let answer = match answer {
             Answer::Done(_) => BindAnswer::Created(made),
@@ -105,10 +105,12 @@ impl OsbState {
     ) -> Result<Response, ErrorBody> {
         let missing =
             || ErrorBody::not_found(format!("There is no service binding {:?}.", id.as_str()));
-        self.instance_view(ask, instance)
-            .await?
-            .ok_or_else(missing)?;
-        let view = self.binding_view(instance, id).await?.ok_or_else(missing)?;
+        let owner = self.instance_view(ask, instance).await?;
+        if let Some(owner) = owner {
+            self.check_bindings_retrievable(&owner.service)?;
+        }
+        let view = self.binding_view(ask, instance, id).await?;
+        let view = view.ok_or_else(missing)?;
         match view.status {
             Status::Ready | Status::DeleteFailed => {}
             Status::Deleted => return Err(missing()),
@@ -128,16 +130,31 @@ impl OsbState {
         Ok(json(200, &details))
     }
 
+    /// A binding of an instance that this platform may know of.
     async fn binding_view(
         &self,
+        ask: &Ask<'_>,
         instance: &InstanceId,
         binding: &BindingId,
     ) -> Result<Option<BindingView>, ErrorBody> {
+        let Some(owner) = self.instance_view(ask, instance).await? else {
+            return Ok(None);
+        };
         let view = self.engine.read().binding(instance, binding).await;
         let view = view.map_err(|error| store_error(&error))?;
+        // Read after its owner: it may be of another life, and another platform's, by now.
+        let view = view.filter(|view| view.instance == owner.uid);
         match view.as_ref().and_then(|view| view.damage.clone()) {
             Some(damage) => Err(store_error(&StoreError::Damaged(damage))),
             None => Ok(view),
         }
+    }
+}
+
+/// The life of the binding that an answer is about, where the answer knows.
+fn answered_for(answer: &Answer) -> Option<BindingUid> {
+    match answer {
+        Answer::Done(job) => job.target.binding.as_ref().map(|binding| binding.uid),
+        Answer::Already | Answer::InProgress(_) => None,
     }
 }

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
-use evenkeel_core::bundle::{self, Bundle, Requirement};
+use evenkeel_core::bundle::{self, Bundle, ParameterSchema, Requirement};
 use evenkeel_core::request::Object;
 use evenkeel_engine::catalog::Catalog;
 use evenkeel_osb as wire;
-use serde_json::Value;
 
 use super::conditional::Validators;
 use super::{Ask, OsbState};
@@ -79,10 +78,9 @@ fn offering(bundle: &Bundle) -> wire::ServiceOffering {
         tags: service.tags.clone(),
         requires: requires(&service.requires),
         bindable: service.bindable,
-        instances_retrievable: true,
-        bindings_retrievable: true,
-        // No action is told of a context that changed, so none is asked for.
-        allow_context_updates: false,
+        instances_retrievable: service.instances_retrievable,
+        bindings_retrievable: service.bindings_retrievable,
+        allow_context_updates: service.allow_context_updates,
         plan_updateable: service.plan_updateable,
         metadata: service.metadata.clone().unwrap_or_default(),
         dashboard_client: service
@@ -115,8 +113,7 @@ fn plan(plan: &bundle::Plan) -> wire::Plan {
         metadata: plan.metadata.clone().unwrap_or_default(),
         free: plan.free,
         bindable: plan.bindable,
-        // Rotation is refused (see `bindings`), so it is not offered either.
-        binding_rotatable: false,
+        binding_rotatable: plan.binding_rotatable,
         plan_updateable: plan.plan_updateable,
         schemas: wire::Schemas {
             provision: schema(plan.schemas.provision.as_ref()),
@@ -134,6 +131,6 @@ fn plan(plan: &bundle::Plan) -> wire::Plan {
     }
 }
 
-fn schema(schema: Option<&Value>) -> Option<Object> {
-    schema.and_then(Value::as_object).cloned()
+fn schema(schema: Option<&ParameterSchema>) -> Option<Object> {
+    schema?.json().as_object().cloned()
 }

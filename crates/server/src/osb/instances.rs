@@ -13,7 +13,6 @@ use evenkeel_osb::{
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::InstanceView;
 
-use super::outputs::instance_info;
 use super::refusal::store_error;
 use super::{Ask, OsbState};
 use crate::exchange::json;
@@ -40,7 +39,7 @@ impl OsbState {
             Ok(answer) => answer,
             Err(refusal) => return Ok(self.refused(Action::Provision, refusal)),
         };
-        let info = self.info(&instance).await;
+        let info = self.info(&ask, &instance).await;
         let answer = match answer {
             Answer::Done(_) => ProvisionAnswer::Created(info),
             Answer::Already => ProvisionAnswer::Exists(info),
@@ -75,7 +74,7 @@ impl OsbState {
             Ok(answer) => answer,
             Err(refusal) => return Ok(self.refused(Action::Update, refusal)),
         };
-        let info = self.info(&instance).await;
+        let info = self.info(&ask, &instance).await;
         let answer = match answer {
             Answer::Done(_) | Answer::Already => UpdateAnswer::Updated(info),
             Answer::InProgress(job) => UpdateAnswer::InProgress(InstanceInProgress {
@@ -112,6 +111,7 @@ impl OsbState {
         let missing =
             || ErrorBody::not_found(format!("There is no service instance {:?}.", id.as_str()));
         let view = self.instance_view(ask, id).await?.ok_or_else(missing)?;
+        self.check_instances_retrievable(&view.service)?;
         match view.status {
             Status::Deleted => return Err(missing()),
             Status::Creating | Status::CreateFailed => {
@@ -132,9 +132,9 @@ impl OsbState {
             )));
         }
         let details = InstanceDetails {
+            info: self.info_of(&view),
             service_id: Some(view.service.into()),
             plan_id: Some(view.plan.into()),
-            info: instance_info(&view.outputs),
             parameters: view.parameters.into(),
             maintenance_info: view.maintenance_version.map(|version| MaintenanceInfo {
                 version,
@@ -157,13 +157,14 @@ impl OsbState {
 
     /// What is known of an instance with an answer that stands: if it cannot be read, the
     /// platform gets the answer without.
-    async fn info(&self, id: &InstanceId) -> InstanceInfo {
-        match self.engine.read().instance(id).await {
-            Ok(view) => view
-                .map(|view| instance_info(&view.outputs))
-                .unwrap_or_default(),
+    async fn info(&self, ask: &Ask<'_>, id: &InstanceId) -> InstanceInfo {
+        match self.instance_view(ask, id).await {
+            Ok(view) => view.map(|view| self.info_of(&view)).unwrap_or_default(),
             Err(error) => {
-                tracing::warn!(%error, "an answer goes without the instance's dashboard");
+                tracing::warn!(
+                    why = error.description(),
+                    "an answer goes without the instance's dashboard"
+                );
                 InstanceInfo::default()
             }
         }

@@ -61,6 +61,11 @@ impl Client {
             .unwrap();
     }
 
+    /// Sends no more.
+    pub(crate) async fn end(&mut self) {
+        self.0.shutdown().await.unwrap();
+    }
+
     /// Status and body of the next answer.
     pub(crate) async fn answer(&mut self) -> (u16, Value) {
         let mut head = Vec::new();

@@ -5,11 +5,14 @@
 mod admin;
 mod bindings;
 mod broker;
+mod catalog;
 mod deletes;
+mod headers;
 mod isolation;
 mod lifecycle;
 mod limits;
 mod listener;
+mod offers;
 mod order;
 mod panics;
 mod refusals;

@@ -3,7 +3,7 @@
 use evenkeel_server::ConnectionLimits;
 use serde_json::Value;
 
-use crate::broker::{BASIC, Broker, TOKEN};
+use crate::broker::{BASIC, Broker, Call, TOKEN};
 use crate::listener::{Listening, get_catalog, head};
 
 /// Status, head and body of the one answer on a connection that is closed after it.
@@ -60,6 +60,14 @@ async fn what_cannot_be_read_as_http_is_answered_in_json() {
     client.send(get_catalog().as_bytes()).await;
     assert_eq!(client.answer().await.0, 200);
     client.send(b"garbage\r\n\r\n").await;
+    assert_eq!(only_answer(&client.rest().await).0, 400);
+    // Also where both came at once.
+    let mut client = listening.connect().await;
+    let both = format!("{}garbage\r\n\r\n", get_catalog().repeat(3));
+    client.send(both.as_bytes()).await;
+    for _ in 0..3 {
+        assert_eq!(client.answer().await.0, 200);
+    }
     assert_eq!(only_answer(&client.rest().await).0, 400);
 }
 
@@ -141,4 +149,31 @@ async fn a_head_is_a_get_without_its_body() {
         .await;
     let answer = String::from_utf8(client.rest().await).unwrap();
     assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+/// Which the handler is told of, unlike what breaks the head.
+#[tokio::test]
+async fn a_body_that_breaks_is_a_bad_request_and_costs_the_connection() {
+    let broker = Broker::start().await;
+    let listening = Listening::start(broker.osb.clone(), ConnectionLimits::default()).await;
+    let chunked = "transfer-encoding: chunked\r\ncontent-type: application/json\r\n";
+    let put = |more: &str| head("PUT", "/v2/service_instances/i", BASIC, more);
+    for (request, ends) in [
+        (format!("{}zz\r\n{{}}\r\n0\r\n\r\n", put(chunked)), false),
+        (format!("{}2\r\n{{}}!!0\r\n\r\n", put(chunked)), false),
+        (format!("{}ffffffffffffffffff\r\n", put(chunked)), false),
+        (format!("{}5\r\n{{", put(chunked)), true),
+        (format!("{}{{", put("content-length: 10\r\n")), true),
+    ] {
+        let mut client = listening.connect().await;
+        client.send(request.as_bytes()).await;
+        if ends {
+            client.end().await;
+        }
+        let (status, _, body) = only_answer(&client.rest().await);
+        assert_eq!(status, 400, "{request}");
+        assert!(body["description"].is_string(), "{request}");
+    }
+    let none = Call::new("GET", "/v2/service_instances/i/last_operation");
+    assert_eq!(broker.ask(none).await.status, 404);
 }

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) const PASSWORD: &str = "hunter2-of-the-binding";
 
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<HashMap<AttemptId, Run>>, AtomicUsize);
+pub(crate) struct Runs(Mutex<HashMap<AttemptId, Run>>, AtomicUsize, Mutex<Value>);
 
 #[derive(Debug)]
 struct Run {
@@ -37,6 +37,11 @@ impl Runs {
                     .send_replace(Some(report(RunEnd::Exited { code: 0 }, outputs)));
             }
         }
+    }
+
+    /// The request that the last run was given.
+    pub(crate) fn last_request(&self) -> Value {
+        self.2.lock().unwrap().clone()
     }
 
     /// Runs that were started so far.
@@ -116,6 +121,7 @@ impl Executor for Runs {
     async fn start(&self, spec: RunSpec) -> Result<Handle, StartError> {
         self.1.fetch_add(1, Ordering::SeqCst);
         let request: Value = serde_json::from_slice(&spec.request).unwrap();
+        self.2.lock().unwrap().clone_from(&request);
         let action = request["action"].as_str().unwrap();
         let of = |target: &str| request[target]["parameters"][action].as_str();
         let made = outputs(&request);

@@ -189,8 +189,7 @@ async fn the_catalog_says_what_is_offered_and_is_sent_once_to_who_remembers_it()
     assert_eq!(db["instances_retrievable"], true);
     assert_eq!(db["bindings_retrievable"], true);
     assert_eq!(db["plan_updateable"], true);
-    // The bundle says so; nothing that is served would keep the promise.
-    assert_ne!(db["allow_context_updates"], true);
+    assert_eq!(db["allow_context_updates"], true);
     assert!(db.get("tags").is_none() && db.get("requires").is_none());
     assert_eq!(
         db["plans"][1]["maintenance_info"],

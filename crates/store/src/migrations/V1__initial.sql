@@ -37,6 +37,8 @@ CREATE TABLE instances (
     request_digest TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN
         ('creating', 'ready', 'create_failed', 'deleting', 'delete_failed', 'deleted')),
+    -- Grows with every change of what is applied: who decides on what was read says which.
+    revision INTEGER NOT NULL DEFAULT 0 CHECK (revision >= 0),
     organization_guid TEXT,
     space_guid TEXT,
     parameters BLOB,
@@ -97,6 +99,8 @@ CREATE TABLE jobs (
     request_digest TEXT NOT NULL,
     -- Of an update: the instance's request_digest once it has succeeded.
     becomes TEXT,
+    -- The instance's revision that the body was made from.
+    base_revision INTEGER,
     codec_version INTEGER NOT NULL CHECK (codec_version >= 1),
     created_at INTEGER NOT NULL,
     deadline_at INTEGER NOT NULL,

@@ -97,9 +97,9 @@ pub struct Submission {
     pub bundle: BundleDigest,
     /// The request, as far as it tells requests apart.
     pub digest: RequestDigest,
-    /// For an update: the request that the instance was as when `body` was made. If it is as
-    /// another one now, the outcome is [`Submitted::Stale`].
-    pub base: Option<RequestDigest>,
+    /// What `body` was made from, if from an instance that exists. If it has changed since, the
+    /// outcome is [`Submitted::Stale`].
+    pub base: Option<Base>,
     /// For an update: the order that would ask for what the instance is once this has succeeded.
     pub becomes: Option<RequestDigest>,
     /// Whether an instance that another platform ordered does not exist for this one.
@@ -118,6 +118,15 @@ pub struct Submission {
     pub cascade: Vec<CascadeUnbind>,
     /// The bundle has no unbind action: bindings go with their instance, without jobs.
     pub cascade_without_jobs: bool,
+}
+
+/// An instance as it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Base {
+    /// Its life.
+    pub uid: InstanceUid,
+    /// How often what is applied had changed.
+    pub revision: u64,
 }
 
 /// The unbind of one binding that goes before the delete of its instance.
@@ -145,8 +154,8 @@ pub enum Submitted {
     },
     /// Nothing was written; the verdict says why.
     Refused(Verdict),
-    /// Nothing was written: bindings came or went since `cascade` was made, or the instance was
-    /// updated since `base` was read. Make it again.
+    /// Nothing was written: bindings came or went since `cascade` was made, or the instance changed
+    /// since `base` was read. Make it again.
     Stale,
 }
 
@@ -290,6 +299,8 @@ pub struct InstanceView {
     pub plan: PlanId,
     /// Its bundle content.
     pub bundle: BundleDigest,
+    /// How often what is applied has changed.
+    pub revision: u64,
     /// Where it stands.
     pub status: Status,
     /// Applied parameters.

@@ -3,7 +3,7 @@
 use evenkeel_core::attempt::{Charge, Containment};
 use evenkeel_core::ids::BindingUid;
 use evenkeel_core::job::Job;
-use evenkeel_core::request::KeptData;
+use evenkeel_core::request::{JobBody, KeptData};
 use evenkeel_core::time::Timestamp;
 use evenkeel_core::transition::{Effect, Event, transition};
 use rusqlite::params;
@@ -48,14 +48,6 @@ pub(super) fn inputs(db: &Db<'_>, fence: &Fence) -> Result<Owned<Inputs>, StoreE
     let binding = target.binding.as_ref().map(|binding| binding.uid);
     let body = body::load(db, job.id)?;
     let instance = target.instance.to_string();
-    let predecessor = match body
-        .binding
-        .as_ref()
-        .and_then(|own| own.predecessor.as_deref())
-    {
-        Some(id) => binding::living_uid(db, &instance, id)?,
-        None => None,
-    };
     let of_binding = |uid: Option<BindingUid>| match uid {
         Some(uid) => data(db, binding::TABLE, &uid.to_string()),
         None => Ok(None),
@@ -63,9 +55,29 @@ pub(super) fn inputs(db: &Db<'_>, fence: &Fence) -> Result<Owned<Inputs>, StoreE
     let data = KeptData {
         instance: data(db, instance::TABLE, &instance)?,
         binding: of_binding(binding)?,
-        predecessor: of_binding(predecessor)?,
+        predecessor: predecessor_data(db, &body)?,
     };
     Ok(Owned::Mine(Inputs { body, data }))
+}
+
+/// What the binding keeps that this one takes over from: nothing once it is gone, or if it cannot
+/// be read, which is no fault of this one.
+fn predecessor_data(db: &Db<'_>, body: &JobBody) -> Result<Option<serde_json::Value>, StoreError> {
+    let own = body.binding.as_ref();
+    let Some(predecessor) = own.and_then(|binding| binding.predecessor.as_ref()) else {
+        return Ok(None);
+    };
+    match data(db, binding::TABLE, &predecessor.uid.to_string()) {
+        Err(StoreError::Damaged(error) | StoreError::Unreadable(error)) => {
+            tracing::warn!(
+                binding = predecessor.id,
+                error,
+                "its data cannot be handed on"
+            );
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 fn data(

@@ -219,7 +219,8 @@ fn is_discarded(db: &Db<'_>, id: JobId) -> Result<bool, StoreError> {
 
 fn desired(db: &Db<'_>, id: JobId, codec_version: u32) -> Result<Desired, StoreError> {
     db.one(
-        "SELECT plan_id, maintenance_version, request_digest, becomes FROM jobs WHERE id = ?1",
+        "SELECT plan_id, maintenance_version, request_digest, becomes, base_revision
+         FROM jobs WHERE id = ?1",
         [id.to_string()],
         |row| {
             let mut c = Columns::new(row);
@@ -228,6 +229,9 @@ fn desired(db: &Db<'_>, id: JobId, codec_version: u32) -> Result<Desired, StoreE
                 maintenance_version: c.take()?,
                 digest: c.parse()?,
                 becomes: c.parse_opt()?,
+                base_revision: c
+                    .take::<Option<i64>>()?
+                    .and_then(|count| count.try_into().ok()),
                 codec_version,
             })
         },
@@ -265,6 +269,13 @@ fn target_allows(db: &Db<'_>, old: &Job) -> Result<Option<Retried>, StoreError> 
             Some(status) => status,
         },
     };
+    // It would bring back what was in force when it was ordered.
+    if !matches!(old.action, Action::Provision | Action::Deprovision) && has_changed_since(db, old)?
+    {
+        return Ok(Some(Retried::NotRetryable(
+            "its instance has been changed since: it has to be ordered anew",
+        )));
+    }
     if old.action == Action::Bind && instance_status != Status::Ready {
         return Ok(Some(Retried::NotRetryable("its instance is not ready")));
     }
@@ -279,6 +290,15 @@ fn target_allows(db: &Db<'_>, old: &Job) -> Result<Option<Retried>, StoreError> 
         }
     };
     Ok((status != wanted).then_some(Retried::NotRetryable(otherwise)))
+}
+
+fn has_changed_since(db: &Db<'_>, old: &Job) -> Result<bool, StoreError> {
+    let changed: Option<i64> = db.value(
+        "SELECT 1 FROM jobs j JOIN instances i ON i.uid = j.instance_uid
+         WHERE j.id = ?1 AND j.base_revision <> i.revision",
+        [old.id.to_string()],
+    )?;
+    Ok(changed.is_some())
 }
 
 /// Where a life stands; `None` if it is over.

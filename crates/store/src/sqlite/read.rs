@@ -20,9 +20,10 @@ pub(super) fn standing(
     instance: &InstanceId,
     binding: Option<&BindingId>,
 ) -> Result<Standing, StoreError> {
-    let Some((standing, bundle, platform)) = instance::standing(db, instance)? else {
+    let Some(life) = instance::standing(db, instance)? else {
         return Ok(Standing::default());
     };
+    let standing = life.standing;
     let binding = binding
         .map(|id| binding::standing(db, &standing.uid.to_string(), id))
         .transpose()?
@@ -30,8 +31,8 @@ pub(super) fn standing(
     Ok(Standing {
         instance: Some(standing),
         binding,
-        bundle: Some(bundle),
-        platform: Some(platform),
+        bundle: Some(life.bundle),
+        platform: Some(life.platform),
     })
 }
 

@@ -8,7 +8,7 @@ use evenkeel_core::action::Action;
 use evenkeel_core::ids::JobId;
 use evenkeel_core::instance::{Settlement, Status, settle};
 use evenkeel_core::job::{Job, State, StopReason};
-use evenkeel_core::request::Outputs;
+use evenkeel_core::request::{CODEC_VERSION, JobBody, Outputs};
 use evenkeel_core::time::Timestamp;
 use evenkeel_core::transition::{Effect, Event, transition};
 use rusqlite::params;
@@ -136,7 +136,8 @@ fn apply_desired(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreError
             (Some(target), Some(wanted)) => binding::apply(db, target.uid, wanted, at),
             _ => {
                 instance::apply(db, job.target.instance, job.bundle, &body, at)?;
-                becomes(db, job)
+                becomes(db, job)?;
+                deletes_follow(db, job, &body)
             }
         },
         // The run has done its work: a body that was damaged since must not undo that. The
@@ -156,6 +157,37 @@ fn apply_desired(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreError
         }
         Err(other) => Err(other),
     }
+}
+
+/// Deletes that wait for the update go by what it has made of the instance, and not by what was
+/// in force when they were ordered.
+fn deletes_follow(db: &Db<'_>, update: &Job, new: &JobBody) -> Result<(), StoreError> {
+    let waiting: Vec<JobId> = db.all(
+        "SELECT id FROM jobs WHERE instance_uid = ?1 AND state = 'queued'
+             AND action IN ('deprovision', 'unbind')",
+        [update.target.instance.to_string()],
+        |row| super::db::parse(&row.get::<_, String>(0)?),
+    )?;
+    for delete in waiting {
+        let mut body = match body::load(db, delete) {
+            Ok(body) => body,
+            // Its own attempt will say so.
+            Err(StoreError::Damaged(_) | StoreError::Unreadable(_)) => continue,
+            Err(other) => return Err(other),
+        };
+        body.plan = new.plan.clone();
+        body.instance = new.instance.clone();
+        body::replace(db, delete, &body)?;
+        db.execute(
+            "UPDATE jobs SET (plan_id, maintenance_version, bundle, codec_version, base_revision) =
+                 (SELECT plan_id, maintenance_version, bundle, ?3,
+                     (SELECT revision FROM instances WHERE uid = jobs.instance_uid)
+                  FROM jobs WHERE id = ?2)
+             WHERE id = ?1",
+            params![delete.to_string(), update.id.to_string(), CODEC_VERSION],
+        )?;
+    }
+    Ok(())
 }
 
 /// An instance that was updated is as if another order had made it.

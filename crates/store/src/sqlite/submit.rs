@@ -15,7 +15,7 @@ use super::rows::job::Desired;
 use super::rows::{UNFINISHED, audit, binding, body, budget, instance, job};
 use super::settle;
 use crate::error::StoreError;
-use crate::seam::{CascadeUnbind, Submission, Submitted};
+use crate::seam::{Base, CascadeUnbind, Submission, Submitted};
 
 pub(super) fn submit(db: &Db<'_>, ordered: &Submission) -> Result<Submitted, StoreError> {
     // Asked again after an answer that got lost.
@@ -23,17 +23,19 @@ pub(super) fn submit(db: &Db<'_>, ordered: &Submission) -> Result<Submitted, Sto
         return repeated(db, known);
     }
     let known = instance::standing(db, &ordered.instance)?;
-    if ordered.isolated
-        && known
-            .as_ref()
-            .is_some_and(|(.., platform)| *platform != ordered.platform)
-    {
-        return Ok(Submitted::Refused(of_another_platform(ordered.action)));
+    if let Some(life) = &known {
+        if ordered.isolated && life.platform != ordered.platform {
+            return Ok(Submitted::Refused(of_another_platform(ordered.action)));
+        }
+        let now = Base {
+            uid: life.standing.uid,
+            revision: life.revision,
+        };
+        if ordered.base.is_some_and(|base| base != now) {
+            return Ok(Submitted::Stale);
+        }
     }
-    let standing = known.map(|(standing, ..)| standing);
-    if ordered.base.is_some() && standing.as_ref().map(|known| known.digest) != ordered.base {
-        return Ok(Submitted::Stale);
-    }
+    let standing = known.map(|life| life.standing);
     let binding = match (&standing, &ordered.binding) {
         (Some(instance), Some((id, _))) => binding::standing(db, &instance.uid.to_string(), id)?,
         _ => None,
@@ -219,6 +221,7 @@ impl Accepting<'_> {
             maintenance_version: new.body.plan.maintenance_version.clone(),
             digest: ordered.digest,
             becomes: ordered.becomes,
+            base_revision: ordered.base.map(|base| base.revision),
             codec_version: CODEC_VERSION,
         };
         insert(

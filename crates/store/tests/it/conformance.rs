@@ -48,7 +48,10 @@ macro_rules! conformance {
                 an_update_of_what_has_been_updated_meanwhile_is_stale,
                 a_context_is_kept_where_no_job_is_under_way,
                 what_another_platform_ordered_is_not_there_where_they_are_isolated,
-                a_rotation_is_given_what_its_predecessor_keeps;
+                a_rotation_is_given_what_its_predecessor_keeps,
+                whatever_was_decided_on_an_instance_that_changed_is_stale,
+                a_delete_that_waited_for_an_update_goes_by_what_that_made,
+                an_update_is_not_retried_over_a_later_one;
             claims:
                 the_longest_due_is_claimed_first,
                 services_take_turns,

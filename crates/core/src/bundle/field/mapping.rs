@@ -35,9 +35,6 @@ impl<'a> Entry<'a> {
     /// Reports that the key is none of the known ones.
     pub(in crate::bundle) fn unknown(&self, what: &str, known: &[&'static str]) {
         let hint = match (self.name(), nearest(self.name(), known)) {
-            ("instances_retrievable" | "bindings_retrievable", _) => {
-                "leave it out: the broker can always fetch what it made, and says so".to_owned()
-            }
             ("service_instance", _) => {
                 "name the schemas by their actions, `provision` and `update`, without `parameters`"
                     .to_owned()

@@ -48,15 +48,17 @@ fn the_first_folder_keeps_what_two_claim() {
             bundle(&format!("name: fourth, {client}"), "name: p"),
         ),
         ("e-plain", bundle("name: fifth", "name: p")),
+        ("f-plan", bundle("name: sixth", "name: p, id: one")),
     ];
     let (accepted, errors) = check(&bundles);
     assert_eq!(accepted, [1, 5]);
-    assert_snapshot!(errors, @r#"
-    bundle "b-id" is skipped: its service id "one" belongs to bundle "a-first"
-    bundle "c-plan" is skipped: its plan id "plan" belongs to bundle "a-first"
+    assert_snapshot!(errors, @r##"
+    bundle "b-id" is skipped: its service or plan id "one" belongs to bundle "a-first"
+    bundle "c-plan" is skipped: its service or plan id "plan" belongs to bundle "a-first"
     bundle "d-client" is skipped: its dashboard client id "dash" belongs to bundle "a-first"
+    bundle "f-plan" is skipped: its service or plan id "one" belongs to bundle "a-first"
     bundle "z-copy" is skipped: its service name "db" belongs to bundle "a-first"
-    "#);
+    "##);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn make_one_catalog(under: &str, at_least: usize) {
 
 #[test]
 fn the_example_bundles_are_good_and_make_one_catalog() {
-    make_one_catalog("examples/bundles", 2);
+    make_one_catalog("examples/bundles", 6);
 }
 
 #[test]

@@ -73,6 +73,11 @@ fn every_field_is_read_as_written() {
     assert_eq!(plan.schemas.of(Action::Update), Some(schema));
     assert_eq!(plan.schemas.of(Action::Bind), Some(schema));
     assert_eq!(plan.schemas.of(Action::Unbind), None);
+    let stored = serde_json::to_string(&bundle).expect("JSON");
+    assert_eq!(
+        serde_json::from_str::<Bundle>(&stored).expect("a bundle"),
+        bundle
+    );
     assert_eq!(bundle.plan(&plan.id), Some(plan));
 }
 
@@ -85,6 +90,8 @@ fn what_is_absent_has_the_defaults_of_the_specification() {
     );
     assert!(!bundle.service.plan_updateable);
     assert!(!bundle.service.allow_context_updates);
+    assert!(bundle.service.instances_retrievable && bundle.service.bindings_retrievable);
+    assert!(!bundle.plans[0].schemas.apply_defaults);
     assert!(bundle.plans[0].free);
     assert!(!bundle.plans[0].binding_rotatable);
     assert_eq!(bundle.executor, ExecutorKind::Process);

@@ -219,54 +219,16 @@ fn secrets_are_files_with_plain_names() {
 }
 
 #[test]
-fn a_schema_must_be_what_platforms_can_use() {
-    let plan = |schema: &str| {
-        with(
-            "description: A small one",
-            &format!("description: A, schemas: {{provision: {schema}}}"),
-        )
-    };
-    assert_snapshot!(plan("{type: object}"), @"
-    bundle.yml:4:56: plans[0].schemas.provision: `$schema` is missing
-      hint: add $schema: http://json-schema.org/draft-04/schema#
-    ");
-    assert_snapshot!(plan("[]"), @"bundle.yml:4:56: plans[0].schemas.provision: expected a mapping, found a list");
-    assert_snapshot!(plan("{$schema: 'http://example.com/mine'}"), @r#"
-    bundle.yml:4:66: plans[0].schemas.provision.$schema: "http://example.com/mine" is no draft of JSON Schema
-      hint: use http://json-schema.org/draft-04/schema#
-    "#);
-    let draft4 = "$schema: 'http://json-schema.org/draft-04/schema#'";
-    assert_snapshot!(
-        plan(&format!("{{{draft4}, type: objekt, properties: {{a: {{$ref: 'http://example.com/a.json'}}, b: {{$ref: '#/definitions/b'}}, c: {{type: [string, int], required: true}}, d: {{exclusiveMinimum: 3}}, $ref: {{type: string}}}}}}")),
-        @r##"
-    bundle.yml:4:115: plans[0].schemas.provision.type: "objekt" is no type of JSON
-      hint: types are array, boolean, integer, null, number, object, string
-    bundle.yml:4:146: plans[0].schemas.provision.properties.a.$ref: the reference "http://example.com/a.json" leads out of the schema
-      hint: platforms may not fetch references: copy what it names under `definitions` and write #/definitions/NAME
-    bundle.yml:4:186: plans[0].schemas.provision.properties.b.$ref: the reference "#/definitions/b" points at nothing
-    bundle.yml:4:225: plans[0].schemas.provision.properties.c.type[1]: "int" is no type of JSON
-      hint: types are array, boolean, integer, null, number, object, string
-    bundle.yml:4:241: plans[0].schemas.provision.properties.c.required: must be a list of names
-      hint: `required: true` on a property was draft 3: list the name in `required` of the object that holds the property
-    bundle.yml:4:270: plans[0].schemas.provision.properties.d.exclusiveMinimum: must be true or false in draft 4
-      hint: put the number into `minimum` and write exclusiveMinimum: true
-    "##
-    );
-    assert_snapshot!(
-        plan("{$schema: 'http://json-schema.org/draft-06/schema#', items: [{exclusiveMaximum: true}], anyOf: {}, required: a}"),
-        @"
-    bundle.yml:4:136: plans[0].schemas.provision.items[0].exclusiveMaximum: must be a number from draft 6 on
-    bundle.yml:4:151: plans[0].schemas.provision.anyOf: expected a list, found a mapping
-    bundle.yml:4:165: plans[0].schemas.provision.required: expected a list, found a text
-      hint: write it as a list: [a]
-    "
-    );
-    assert_snapshot!(plan(&format!("{{{draft4}, title: {}}}", "x".repeat(65_536))), @"bundle.yml:4:56: plans[0].schemas.provision: the schema has 65600 bytes as JSON, more than the 65536 allowed");
+fn a_plan_does_not_share_the_id_of_its_service() {
+    let ids = SMALLEST
+        .replace("name: db", "name: db, id: one")
+        .replace("name: small", "name: small, id: one");
+    assert_snapshot!(errors(ids), @r##"bundle.yml:4:23: plans[0].id: the service has the same id"##);
 }
 
 #[test]
 fn other_rules_of_the_catalog_hold() {
-    let service = "name: db, id: \"a\\tb\", tags: [\"\", 1], bindable: maybe, dashboard_client: {id: x}, instances_retrievable: true";
+    let service = "name: db, id: \"a\\tb\", tags: [\"\", 1], bindable: maybe, dashboard_client: {id: x}, instances_retrievable: maybe, dashboard_url: 'dash/{id}'";
     assert_snapshot!(with("name: db", service), @r#"
     bundle.yml:2:25: service.id: "a\tb" must not hold control characters
     bundle.yml:2:40: service.tags[0]: must not be empty
@@ -274,8 +236,9 @@ fn other_rules_of_the_catalog_hold() {
       hint: put the value into quotes
     bundle.yml:2:58: service.bindable: expected true or false, found a text
     bundle.yml:2:83: service.dashboard_client.secret: is missing
-    bundle.yml:2:92: service.instances_retrievable: unknown field
-      hint: leave it out: the broker can always fetch what it made, and says so
+    bundle.yml:2:115: service.instances_retrievable: expected true or false, found a text
+    bundle.yml:2:137: service.dashboard_url: must begin with https:// or http://
+      hint: write it as https://dash.example.com/instances/{instance_id}
     "#);
     let plan =
         "name: small, maintenance_info: {version: v1, notes: x}, maximum_polling_duration: 0";

@@ -45,6 +45,48 @@ fn what_cloud_foundry_refuses() {
 }
 
 #[test]
+fn what_marketplaces_do_not_show() {
+    assert_snapshot!(
+        warnings(&SMALLEST
+            .replace("name: db", "name: db, metadata: {displayName: 1, imageUrl: x}")
+            .replace("name: small", "name: small, metadata: {displayName: [x], bullets: [1], costs: [{amount: {eur: free}, unit: MONTHLY}]}")),
+        @r##"
+    bundle.yml:2:45: service.metadata.displayName: marketplaces expect a text here
+      hint: put the value into quotes
+    bundle.yml:4:43: plans[0].metadata.displayName: marketplaces expect a text here
+      hint: put the value into quotes
+    bundle.yml:4:57: plans[0].metadata.bullets: marketplaces expect a list of texts here
+      hint: write it as [Ten connections, Daily backup]
+    bundle.yml:4:69: plans[0].metadata.costs: marketplaces expect amounts with a unit here
+      hint: write it as [{amount: {eur: 9.5}, unit: MONTHLY}]
+    "##
+    );
+}
+
+#[test]
+fn bindings_that_cannot_be_fetched_though_they_are_made_asynchronously() {
+    let text = |mode: &str| {
+        let text = SMALLEST.replace("name: db", "name: db, bindings_retrievable: false");
+        format!("{text}  bind: {{command: [./bind]{mode}}}\n  unbind: {{command: [./unbind]}}\n")
+    };
+    assert_snapshot!(warnings(&text("")), @r##"
+    bundle.yml:2:43: service.bindings_retrievable: a binding that is made asynchronously can only be handed out when it is fetched
+      hint: Cloud Foundry refuses it otherwise: write true, or actions.bind.async: unsupported
+    "##);
+    assert_eq!(warnings(&text(", async: unsupported")), "");
+}
+
+#[test]
+fn a_dashboard_that_is_the_same_for_all() {
+    let at = |url: &str| with("name: db", &format!("name: db, dashboard_url: '{url}'"));
+    assert_eq!(at("https://dash/{instance_id}"), "");
+    assert_snapshot!(at("https://dash/"), @r##"
+    bundle.yml:2:36: service.dashboard_url: is the same for every instance
+      hint: write it as https://dash.example.com/instances/{instance_id}
+    "##);
+}
+
+#[test]
 fn what_kubernetes_and_command_lines_refuse() {
     assert_snapshot!(with("name: db", &format!("name: my db, id: {}", "x".repeat(64))), @"
     bundle.yml:2:17: service.name: is awkward on a command line
@@ -63,16 +105,20 @@ fn schemas_of_newer_drafts() {
             &format!("name: small, schemas: {{provision: {schema}}}"),
         )
     };
-    assert_snapshot!(schema("http://json-schema.org/draft-06/schema#"), @"
-    bundle.yml:4:128: plans[0].schemas.provision.properties.a.exclusiveMinimum: Cloud Foundry checks schemas against draft 4, where this must be a boolean
+    assert_snapshot!(schema("http://json-schema.org/draft-06/schema#"), @r##"
+    bundle.yml:4:109: plans[0].schemas.provision.properties.a: Cloud Foundry checks schemas against draft 4: "minimum" is a required property
       hint: if the plan is to be offered there, use draft 4
-    ");
-    assert_snapshot!(schema("https://json-schema.org/draft/2020-12/schema"), @"
+    bundle.yml:4:128: plans[0].schemas.provision.properties.a.exclusiveMinimum: Cloud Foundry checks schemas against draft 4: value is not of type "boolean"
+      hint: if the plan is to be offered there, use draft 4
+    "##);
+    assert_snapshot!(schema("https://json-schema.org/draft/2020-12/schema"), @r##"
     bundle.yml:4:50: plans[0].schemas.provision.$schema: Cloud Foundry refuses schemas newer than draft 6
       hint: if it is to be offered there, use http://json-schema.org/draft-04/schema#
-    bundle.yml:4:133: plans[0].schemas.provision.properties.a.exclusiveMinimum: Cloud Foundry checks schemas against draft 4, where this must be a boolean
+    bundle.yml:4:114: plans[0].schemas.provision.properties.a: Cloud Foundry checks schemas against draft 4: "minimum" is a required property
       hint: if the plan is to be offered there, use draft 4
-    ");
+    bundle.yml:4:133: plans[0].schemas.provision.properties.a.exclusiveMinimum: Cloud Foundry checks schemas against draft 4: value is not of type "boolean"
+      hint: if the plan is to be offered there, use draft 4
+    "##);
 }
 
 #[test]

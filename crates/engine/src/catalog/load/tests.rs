@@ -36,6 +36,15 @@ fn names(catalog: &Catalog) -> Vec<&str> {
     names
 }
 
+/// What is said of a catalog without a service.
+fn empty() -> Problem {
+    Problem {
+        bundle: String::new(),
+        fatal: false,
+        message: "no service is offered: Cloud Foundry refuses an empty catalog".to_owned(),
+    }
+}
+
 #[test]
 fn a_broken_bundle_is_reported_with_its_place_and_the_others_are_served() {
     let root = tempfile::tempdir().unwrap();
@@ -167,7 +176,7 @@ fn a_folder_without_a_bundle_yml_is_a_warning_unless_it_is_hidden() {
         ]
     );
     let itself = load(&[offers.join("yaml")], root.path(), NAMESPACE, Timestamp(0));
-    assert_eq!(itself.problems, catalog.problems[1..]);
+    assert_eq!(itself.problems, [catalog.problems[1].clone(), empty()]);
 }
 
 #[test]
@@ -177,45 +186,11 @@ fn folders_without_a_bundle_yml_are_not_named_without_end() {
         fs::create_dir_all(root.path().join("offers").join(number.to_string())).unwrap();
     }
     let problems = read(root.path()).problems;
-    assert_eq!(problems.len(), MAX_NAMED + 1);
+    assert_eq!(problems.len(), MAX_NAMED + 2);
+    assert_eq!(problems[MAX_NAMED + 1], empty());
     assert_eq!(
         problems[MAX_NAMED].message,
         "7 more folders have no bundle.yml"
-    );
-}
-
-#[test]
-fn what_this_release_does_not_serve_is_a_warning() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = bundle(&root.path().join("offers"), "eager", "");
-    let file = folder.join("bundle.yml");
-    let yaml = fs::read_to_string(&file).unwrap();
-    let yaml = yaml
-        .replace("name: eager", "allow_context_updates: true, name: eager")
-        .replace("name: small", "binding_rotatable: true, name: small");
-    let yaml = format!("{yaml}  bind: {{command: [./run]}}\n  unbind: {{command: [./run]}}\n");
-    fs::write(&file, yaml).unwrap();
-    let catalog = read(root.path());
-    assert_eq!(names(&catalog), ["eager"]);
-    let named = |what: &str| {
-        let found = catalog.problems.iter().filter(|problem| {
-            !problem.fatal
-                && problem.message.contains(what)
-                && problem.message.contains("this release does not serve it")
-        });
-        found.count()
-    };
-    assert_eq!(
-        named("service.allow_context_updates"),
-        1,
-        "{:?}",
-        catalog.problems
-    );
-    assert_eq!(
-        named("binding_rotatable of plan small"),
-        1,
-        "{:?}",
-        catalog.problems
     );
 }
 
@@ -225,4 +200,5 @@ fn a_missing_folder_is_a_problem_and_not_the_end() {
     let catalog = read(root.path());
     assert!(catalog.services.is_empty());
     assert!(catalog.problems[0].fatal);
+    assert_eq!(catalog.problems[1..], [empty()]);
 }

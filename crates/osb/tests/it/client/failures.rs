@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use evenkeel_osb::client::{Client, ClientError, Mode};
-use evenkeel_osb::{Action, Orphan, ProvisionRequest, Query, RetryAfter, orphan_mitigation};
+use evenkeel_osb::{Action, BindRequest, NewBinding, Orphan, ProvisionRequest, Query, RetryAfter};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -20,7 +20,7 @@ async fn provision(reply: Reply) -> ClientError {
 }
 
 fn orphan(error: &ClientError) -> Option<Orphan> {
-    orphan_mitigation(Action::Provision, error.received()?)
+    error.orphan(Action::Provision)
 }
 
 #[tokio::test]
@@ -112,19 +112,44 @@ async fn a_status_that_the_request_does_not_have_is_unexpected_and_redirects_are
     );
 }
 
+// §1.13: the broker is at work on what the platform takes as refused.
 #[tokio::test]
-async fn a_202_that_was_not_asked_for_is_an_error() {
-    let (error, _) = talk(vec![reply(202, json!({}))], async |client| {
+async fn a_202_that_was_not_asked_for_is_an_error_and_leaves_an_orphan() {
+    let accepted = || vec![reply(202, json!({ "operation": "op" }))];
+    let (deprovision, _) = talk(accepted(), async |client| {
         client
             .deprovision("i", "s", "p", Mode::Synchronous)
             .await
             .unwrap_err()
     })
     .await;
-    assert!(
-        matches!(error, ClientError::Unexpected { status: 202 }),
-        "{error}"
-    );
+    let (provision, _) = talk(accepted(), async |client| {
+        let request = ProvisionRequest::default();
+        client
+            .provision("i", &request, Mode::Synchronous)
+            .await
+            .unwrap_err()
+    })
+    .await;
+    let (bind, _) = talk(accepted(), async |client| {
+        let request = BindRequest::New(NewBinding::default());
+        client
+            .bind("i", "b", &request, Mode::Synchronous)
+            .await
+            .unwrap_err()
+    })
+    .await;
+    for (error, action, left) in [
+        (deprovision, Action::Deprovision, None),
+        (provision, Action::Provision, Some(Orphan::Instance)),
+        (bind, Action::Bind, Some(Orphan::Binding)),
+    ] {
+        assert!(
+            matches!(error, ClientError::Unexpected { status: 202 }),
+            "{error}"
+        );
+        assert_eq!(error.orphan(action), left, "{action:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_osb::client::{ClientError, Target, WaitEnd, WaitOptions};
-use evenkeel_osb::{OperationState, Query};
+use evenkeel_osb::{Action, OperationState, Orphan, Plan, Query};
 use serde_json::json;
 
 use super::broker::{Reply, reply, reply_with, talk};
@@ -23,10 +23,19 @@ async fn wait(
     options: &WaitOptions,
     replies: Vec<Reply>,
 ) -> (Result<WaitEnd, ClientError>, Vec<String>) {
+    wait_after(Action::Provision, target, options, replies).await
+}
+
+async fn wait_after(
+    action: Action,
+    target: Target<'_>,
+    options: &WaitOptions,
+    replies: Vec<Reply>,
+) -> (Result<WaitEnd, ClientError>, Vec<String>) {
     let mut told = Vec::new();
     let (end, _) = talk(replies, async |client| {
         client
-            .wait(target, &Query::default(), options, |poll| {
+            .wait(action, target, &Query::default(), options, |poll| {
                 told.push(match poll {
                     Ok(operation) => format!(
                         "{}: {}",
@@ -82,11 +91,24 @@ async fn a_failure_ends_a_wait_too() {
     assert_eq!(told, ["failed: no room"]);
 }
 
+// §3.4: after anything but a delete a platform goes on.
 #[tokio::test]
-async fn gone_is_an_end_of_its_own() {
-    let (end, told) = wait(INSTANCE, &quick(), vec![reply(410, json!({}))]).await;
-    assert_eq!(end.unwrap(), WaitEnd::Gone);
-    assert_eq!(told, Vec::<String>::new());
+async fn gone_is_the_end_of_a_delete_and_of_nothing_else() {
+    for action in [Action::Deprovision, Action::Unbind] {
+        let replies = vec![reply(410, json!({}))];
+        let (end, told) = wait_after(action, INSTANCE, &quick(), replies).await;
+        assert_eq!(end.unwrap(), WaitEnd::Gone);
+        assert_eq!(told, Vec::<String>::new());
+    }
+    for action in [Action::Provision, Action::Update, Action::Bind] {
+        let replies = vec![
+            reply(410, json!({})),
+            reply(200, json!({ "state": "succeeded" })),
+        ];
+        let (end, told) = wait_after(action, INSTANCE, &quick(), replies).await;
+        assert!(matches!(end, Ok(WaitEnd::Ended(_))), "{end:?}");
+        assert_eq!(told.len(), 2, "{told:?}");
+    }
 }
 
 #[tokio::test]
@@ -108,19 +130,28 @@ async fn a_broker_that_restarts_does_not_end_a_wait() {
     assert!(told[2].contains("malformed"), "{told:?}");
 }
 
+// §3.4
 #[tokio::test]
-async fn a_refusal_ends_a_wait() {
-    for status in [400, 401, 404, 412] {
-        let (end, told) = wait(
-            INSTANCE,
-            &quick(),
-            vec![reply(status, json!({ "description": "no" }))],
-        )
-        .await;
-        let error = end.unwrap_err();
-        assert_eq!(error.broker().unwrap().status, status);
-        assert_eq!(told, Vec::<String>::new());
-    }
+async fn a_400_ends_a_wait_and_nothing_else_that_a_broker_can_answer_does() {
+    let refused = vec![reply(400, json!({ "description": "no" }))];
+    let (end, told) = wait(INSTANCE, &quick(), refused).await;
+    assert_eq!(end.unwrap_err().broker().unwrap().status, 400);
+    assert_eq!(told, Vec::<String>::new());
+    let statuses = [
+        201, 202, 204, 302, 401, 403, 404, 408, 412, 422, 429, 500, 502, 503,
+    ];
+    let mut replies: Vec<_> = statuses
+        .iter()
+        .map(|status| reply(*status, json!({ "state": "succeeded" })))
+        .collect();
+    replies.push(reply(200, json!({ "state": "done" })));
+    replies.push(reply(200, json!({ "state": "failed" })));
+    let (end, told) = wait(INSTANCE, &quick(), replies).await;
+    let Ok(WaitEnd::Ended(operation)) = end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(operation.state(), OperationState::Failed);
+    assert_eq!(told.len(), statuses.len() + 2, "{told:?}");
 }
 
 #[tokio::test]
@@ -210,4 +241,24 @@ async fn a_wait_gives_up_when_its_time_is_over() {
     );
     assert_eq!(told, ["in progress: -"]);
     assert!(!error.is_transient());
+    // A platform takes it as failed, and cleans up.
+    assert_eq!(error.orphan(Action::Provision), Some(Orphan::Instance));
+    assert_eq!(error.orphan(Action::Update), None);
+}
+
+#[test]
+fn a_plan_can_shorten_a_wait_and_not_lengthen_it() {
+    let plan = |seconds| Plan {
+        maximum_polling_duration_secs: seconds,
+        ..Plan::default()
+    };
+    let limit = |seconds| {
+        WaitOptions::default()
+            .for_plan(&plan(seconds))
+            .give_up_after
+    };
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    assert_eq!(limit(None), week);
+    assert_eq!(limit(Some(90)), Duration::from_secs(90));
+    assert_eq!(limit(Some(u64::MAX)), week);
 }

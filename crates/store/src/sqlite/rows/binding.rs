@@ -59,20 +59,6 @@ pub(crate) fn live(
     )
 }
 
-/// The life that is not over of the binding of that name.
-pub(crate) fn living_uid(
-    db: &Db<'_>,
-    instance: &str,
-    id: &str,
-) -> Result<Option<BindingUid>, StoreError> {
-    db.one(
-        "SELECT uid FROM bindings
-         WHERE instance_uid = ?1 AND binding_id = ?2 AND deleted_at IS NULL",
-        [instance, id],
-        |row| Columns::new(row).parse(),
-    )
-}
-
 /// A new life, as ordered.
 pub(crate) fn insert(
     db: &Db<'_>,

@@ -26,6 +26,17 @@ pub(crate) fn insert(db: &Db<'_>, job: JobId, plain: &[u8]) -> Result<(), StoreE
     Ok(())
 }
 
+/// Puts another body in the place of one that no attempt has read.
+pub(crate) fn replace(db: &Db<'_>, job: JobId, body: &JobBody) -> Result<(), StoreError> {
+    let id = job.to_string();
+    let sealed = db.sealer.seal(place(&id), &body.encode())?;
+    db.execute(
+        "UPDATE job_bodies SET sealed = ?2 WHERE job_id = ?1",
+        params![id, sealed],
+    )?;
+    Ok(())
+}
+
 /// The bytes and their codec version; `None` if they were wiped with their target.
 pub(crate) fn bytes(db: &Db<'_>, job: JobId) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
     let id = job.to_string();

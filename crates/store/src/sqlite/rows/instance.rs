@@ -14,13 +14,19 @@ use crate::seam::{InstanceView, Submission};
 
 pub(crate) const TABLE: &str = "instances";
 
-/// The present life: how it stands, its bundle and who ordered it.
-pub(crate) fn standing(
-    db: &Db<'_>,
-    id: &InstanceId,
-) -> Result<Option<(InstanceStanding, BundleDigest, Platform)>, StoreError> {
+/// The present life of an instance.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) standing: InstanceStanding,
+    pub(crate) bundle: BundleDigest,
+    /// Who ordered it.
+    pub(crate) platform: Platform,
+    pub(crate) revision: u64,
+}
+
+pub(crate) fn standing(db: &Db<'_>, id: &InstanceId) -> Result<Option<Life>, StoreError> {
     let found = db.one(
-        "SELECT uid, service_id, plan_id, request_digest, status, bundle, platform
+        "SELECT uid, service_id, plan_id, request_digest, status, bundle, platform, revision
          FROM instances WHERE instance_id = ?1 AND deleted_at IS NULL",
         [id.as_str()],
         |row| {
@@ -34,15 +40,20 @@ pub(crate) fn standing(
                 active: Vec::new(),
                 active_bindings: Vec::new(),
             };
-            Ok((standing, c.parse()?, c.parse()?))
+            Ok(Life {
+                standing,
+                bundle: c.parse()?,
+                platform: c.parse()?,
+                revision: c.count()?,
+            })
         },
     )?;
     found
-        .map(|(mut standing, bundle, platform)| {
-            let uid = standing.uid.to_string();
-            standing.active = job::active(db, Of::Instance(&uid))?;
-            standing.active_bindings = job::active(db, Of::Bindings(&uid))?;
-            Ok((standing, bundle, platform))
+        .map(|mut life| {
+            let uid = life.standing.uid.to_string();
+            life.standing.active = job::active(db, Of::Instance(&uid))?;
+            life.standing.active_bindings = job::active(db, Of::Bindings(&uid))?;
+            Ok(life)
         })
         .transpose()
 }
@@ -83,7 +94,7 @@ pub(crate) fn apply(
     let context = db.seal(TABLE, &row, "context", &body.instance.context)?;
     db.execute(
         "UPDATE instances SET plan_id = ?2, maintenance_version = ?3, bundle = ?4,
-             parameters = ?5, context = ?6, updated_at = ?7
+             parameters = ?5, context = ?6, updated_at = ?7, revision = revision + 1
          WHERE uid = ?1 AND deleted_at IS NULL",
         params![
             row,
@@ -111,7 +122,8 @@ pub(crate) fn keep_context(
     }
     let sealed = db.seal(TABLE, &row, "context", context)?;
     let kept = db.execute(
-        "UPDATE instances SET context = ?2, updated_at = ?3 WHERE uid = ?1 AND deleted_at IS NULL",
+        "UPDATE instances SET context = ?2, updated_at = ?3, revision = revision + 1
+         WHERE uid = ?1 AND deleted_at IS NULL",
         params![row, sealed, at.0],
     )?;
     Ok(kept == 1)
@@ -132,7 +144,7 @@ pub(crate) fn view(db: &Db<'_>, id: &InstanceId) -> Result<Option<InstanceView>,
     };
     let active = job::active(db, Of::Instance(&uid))?;
     db.one(
-        "SELECT uid, instance_id, platform, service_id, plan_id, bundle, status, parameters,
+        "SELECT uid, instance_id, platform, service_id, plan_id, bundle, revision, status, parameters,
              context, organization_guid, space_guid, maintenance_version, outputs, created_at,
              deleted_at
          FROM instances WHERE uid = ?1",
@@ -147,6 +159,7 @@ pub(crate) fn view(db: &Db<'_>, id: &InstanceId) -> Result<Option<InstanceView>,
                 service: c.parse()?,
                 plan: c.parse()?,
                 bundle: c.parse()?,
+                revision: c.count()?,
                 status: c.word::<Status>()?,
                 parameters: or_damage(sealed(db, TABLE, &uid, "parameters", &mut c), &mut damage)?,
                 context: or_damage(sealed(db, TABLE, &uid, "context", &mut c), &mut damage)?,

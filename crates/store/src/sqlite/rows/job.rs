@@ -171,6 +171,7 @@ pub(crate) struct Desired {
     pub(crate) maintenance_version: Option<String>,
     pub(crate) digest: RequestDigest,
     pub(crate) becomes: Option<RequestDigest>,
+    pub(crate) base_revision: Option<u64>,
     pub(crate) codec_version: u32,
 }
 
@@ -187,9 +188,10 @@ pub(crate) fn insert(
     db.execute(
         "INSERT INTO jobs (id, instance_uid, binding_uid, binding_id, action, service_id, plan_id,
              maintenance_version, bundle, platform, request_digest, codec_version, created_at,
-             deadline_at, updated_at, retries, retry_of, suspect, becomes, state, queued_at)
+             deadline_at, updated_at, retries, retry_of, suspect, becomes, base_revision,
+             state, queued_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-             ?18, ?19, 'queued', ?15)",
+             ?18, ?19, ?20, 'queued', ?15)",
         params![
             id,
             job.target.instance.to_string(),
@@ -210,6 +212,7 @@ pub(crate) fn insert(
             job.retry_of.map(|job| job.to_string()),
             job.budget.suspect,
             desired.becomes.map(|digest| digest.to_string()),
+            desired.base_revision.map(signed),
         ],
     )?;
     for before in after {
