@@ -343,7 +343,7 @@ fn missing<'a>(
         let (module, test) = name.split_once("::").unwrap();
         let (owner, module) = match module.rsplit_once('/') {
             // A module within a module of the end-to-end tests.
-            Some(("panics" | "platforms", module)) => ("", module),
+            Some(("panics" | "platforms" | "conformance" | "crossings", module)) => ("", module),
             Some((owner, module)) => (owner, module),
             None => ("", module),
         };
