@@ -131,6 +131,8 @@ pub(crate) struct Platforms {
     /// At least one.
     users: Vec<Known>,
     slow: Semaphore,
+    /// Turns of those who have no password to prove: they keep nobody waiting who has.
+    decoys: Semaphore,
 }
 
 impl Platforms {
@@ -174,6 +176,7 @@ impl Platforms {
             key,
             users: known,
             slow: Semaphore::new(SLOW_HASHES),
+            decoys: Semaphore::new(1),
         })
     }
 
@@ -185,14 +188,14 @@ impl Platforms {
         let right = match known.map(|known| (known.digest.get(), &known.hash)) {
             Some((Some(right), _)) => bool::from(right.ct_eq(&digest)),
             Some((None, Some(hash))) => {
-                let right = self.slowly(hash.clone(), password).await?;
+                let right = slowly(&self.slow, hash.clone(), password).await?;
                 return self.decided(known, digest, right);
             }
             Some((None, None)) | None => false,
         };
         if !right && let Some(hash) = self.unpaid() {
-            // For its time only.
-            self.slowly(hash.clone(), password).await?;
+            // For its time only; where that is too long to wait for, the answer stands.
+            slowly(&self.decoys, hash.clone(), password).await.ok();
         }
         self.decided(known, digest, right)
     }
@@ -226,23 +229,27 @@ impl Platforms {
         let unpaid = |known: &&Known| known.digest.get().is_none();
         self.users.iter().find(unpaid)?.hash.as_ref()
     }
+}
 
-    async fn slowly(&self, hash: SecretString, password: SecretString) -> Result<bool, Denied> {
-        let turn = timeout(SLOW_WAIT, self.slow.acquire()).await;
-        let turn = turn.map_err(|_| Denied::Busy)?.map_err(|_| Denied::Busy)?;
-        let verified = tokio::task::spawn_blocking(move || {
-            let hash = PasswordHash::new(hash.expose_secret());
-            hash.is_ok_and(|hash| {
-                Argon2::default()
-                    .verify_password(password.expose_secret().as_bytes(), &hash)
-                    .is_ok()
-            })
+async fn slowly(
+    turns: &Semaphore,
+    hash: SecretString,
+    password: SecretString,
+) -> Result<bool, Denied> {
+    let turn = timeout(SLOW_WAIT, turns.acquire()).await;
+    let turn = turn.map_err(|_| Denied::Busy)?.map_err(|_| Denied::Busy)?;
+    let verified = tokio::task::spawn_blocking(move || {
+        let hash = PasswordHash::new(hash.expose_secret());
+        hash.is_ok_and(|hash| {
+            Argon2::default()
+                .verify_password(password.expose_secret().as_bytes(), &hash)
+                .is_ok()
         })
-        .await;
-        drop(turn);
-        // A check that panicked proved nothing.
-        Ok(verified.unwrap_or(false))
-    }
+    })
+    .await;
+    drop(turn);
+    // A check that panicked proved nothing.
+    Ok(verified.unwrap_or(false))
 }
 
 /// The operator's token.

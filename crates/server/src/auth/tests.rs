@@ -103,19 +103,24 @@ async fn as_long_as_a_hash_is_to_be_paid_every_failure_pays_one_whatever_the_nam
     let users = vec![plain("cf", "pw"), user("hashed", argon2id("slow"))];
     let platforms = Platforms::new(users).unwrap();
     let failures = ["hashed:no", "cf:no", "nobody:pw", "no body\u{1}:pw", ":"];
-    // With no turn left nothing can be hashed, so who would have to pay is seen.
+    // With no turn left nothing can be hashed, so who would have to pay is seen: it waits.
     let turns = platforms.slow.acquire_many(2).await.unwrap();
+    let decoy = platforms.decoys.acquire().await.unwrap();
     tokio::time::pause();
     for failure in failures {
-        assert_eq!(
-            check(&platforms, failure).await,
-            Err(Denied::Busy),
-            "{failure}"
-        );
+        let since = tokio::time::Instant::now();
+        let denied = check(&platforms, failure).await.unwrap_err();
+        assert!(since.elapsed() >= SLOW_WAIT, "{failure}");
+        let proves = failure.starts_with("hashed:");
+        let expected = if proves { Denied::Busy } else { Denied::Wrong };
+        assert_eq!(denied, expected, "{failure}");
     }
     assert_eq!(check(&platforms, "cf:pw").await, Ok("cf".to_owned()));
     tokio::time::resume();
     drop(turns);
+    // Those who only pass the time keep nobody waiting who has a password to prove.
+    assert_eq!(check(&platforms, "hashed:no").await, Err(Denied::Wrong));
+    drop(decoy);
     for failure in failures {
         assert_eq!(
             check(&platforms, failure).await,
@@ -131,6 +136,7 @@ async fn as_long_as_a_hash_is_to_be_paid_every_failure_pays_one_whatever_the_nam
         Ok("hashed".to_owned())
     );
     platforms.slow.close();
+    platforms.decoys.close();
     for failure in failures {
         assert_eq!(
             check(&platforms, failure).await,

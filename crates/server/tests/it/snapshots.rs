@@ -22,6 +22,11 @@ fn patch(body: serde_json::Value) -> Call {
     Call::new("PATCH", INSTANCE).json(&body)
 }
 
+fn without_plan_a() -> String {
+    let lines = KEYS.lines().filter(|line| !line.contains("keys-a"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
 /// All that can be asked of it.
 async fn lives_on(broker: &Broker, what: &str) {
     let status = async |call: Call| broker.ask(call).await.status;
@@ -50,11 +55,7 @@ async fn lives_on(broker: &Broker, what: &str) {
 async fn a_plan_that_left_its_bundle_goes_on_for_those_who_have_it() {
     let broker = Broker::start().await;
     assert_eq!(broker.ask(order()).await.status, 201);
-    let without: String = KEYS
-        .lines()
-        .filter(|line| !line.contains("keys-a"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let without = without_plan_a();
     broker.offer("keys", &without).await;
     // Its parameters can still be changed, and its own word on being left still counts.
     let resize = patch(json!({"plan_id": "keys-a", "parameters": {"size": 2}}));
@@ -70,14 +71,12 @@ async fn a_plan_that_left_its_bundle_goes_on_for_those_who_have_it() {
 async fn a_plan_that_left_its_bundle_can_be_left() {
     let broker = Broker::start().await;
     assert_eq!(broker.ask(order()).await.status, 201);
-    let without: String = KEYS
-        .lines()
-        .filter(|line| !line.contains("keys-a"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let without = without_plan_a();
     broker.offer("keys", &without).await;
     let leave = patch(json!({"plan_id": "keys-b"}));
     assert_eq!(broker.ask(leave).await.status, 200);
+    let told = broker.runs.last_request();
+    assert_eq!(told["previous"]["plan"], "a", "the name that it had");
     let answer = broker.ask(Call::new("GET", INSTANCE)).await;
     assert_eq!(answer.text("plan_id"), "keys-b");
     // Plan b does not say that it can be left, and neither does the service.
@@ -98,6 +97,21 @@ async fn a_bundle_that_broke_or_vanished_goes_on_for_those_who_have_it() {
         }
         lives_on(&broker, if broken { "it broke" } else { "it vanished" }).await;
     }
+}
+
+#[tokio::test]
+async fn an_instance_whose_offering_vanished_is_updated_as_its_own_content_allows() {
+    let broker = Broker::start().await;
+    assert_eq!(broker.ask(order()).await.status, 201);
+    fs::remove_dir_all(broker.dir.path().join("bundles/keys")).unwrap();
+    broker.engine.reload().await;
+    let change = patch(json!({"plan_id": "keys-b"}));
+    assert_eq!(broker.ask(change).await.status, 200);
+    let told = broker.runs.last_request();
+    assert_eq!(told["plan"]["name"], "b");
+    assert_eq!(told["previous"]["plan"], "a");
+    let unknown = patch(json!({"plan_id": "keys-c"}));
+    assert_eq!(broker.ask(unknown).await.status, 400);
 }
 
 #[tokio::test]
