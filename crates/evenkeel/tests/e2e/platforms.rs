@@ -93,7 +93,7 @@ fn given(name: &str) -> Option<u64> {
 
 /// How a run is repeated.
 fn seed() -> u64 {
-    given("EVENKEEL_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 1_000_000)
+    given("EVENKEEL_SEED").unwrap_or(2_026_113_001)
 }
 
 async fn offers(broker: &Broker) -> Vec<Arc<Offer>> {
