@@ -2,7 +2,6 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_run::{Begin, ContainmentWish, Probe, RunEnd, RunError};
 use rustix::process::Signal;
@@ -313,26 +312,4 @@ fn a_run_whose_folder_was_taken_away_is_ended_before_it_counts_as_never_started(
         assert_eq!(folder.probe().unwrap(), Probe::NeverStarted, "{level:?}");
         assert_eq!(processes_of(&folder), [0; 0], "{level:?}");
     }
-}
-
-#[test]
-fn processes_that_are_started_meanwhile_keep_no_lock_alive() {
-    let world = World::new();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            // Each child has a copy of every descriptor until it executes its program.
-            scope.spawn(|| {
-                while !over.load(Ordering::SeqCst) {
-                    crate::harness::command("true").status().unwrap();
-                }
-            });
-        }
-        let folder = world.fresh();
-        let alive = (0..2_000)
-            .filter(|_| folder.probe().unwrap() == Probe::Alive)
-            .count();
-        over.store(true, Ordering::SeqCst);
-        assert_eq!(alive, 0);
-    });
 }

@@ -159,7 +159,12 @@ impl Started {
     /// Waits for the shim's end and reads how the run ended.
     pub(crate) fn finish(mut self) -> ExitRecord {
         self.wait_for_shim();
-        let probe = self.folder.probe().unwrap();
+        // Another test of this process may be starting one of its own: until that child executes
+        // its program it has a copy of the lock's descriptor, if it was forked while we had it.
+        let probe = eventually("the lock is free", || {
+            let probe = self.folder.probe().unwrap();
+            (probe != Probe::Alive).then_some(probe)
+        });
         let Probe::Exited(record) = probe else {
             panic!("{probe:?} instead of an exit record")
         };

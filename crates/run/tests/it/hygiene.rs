@@ -287,13 +287,19 @@ fn a_shim_without_privileges_contains_its_action_as_well() {
         std::os::unix::fs::chown(&entry, Some(65534), Some(65534)).unwrap();
     }
     use std::os::unix::process::CommandExt;
-    let shim = crate::harness::command(&program)
-        .arg(ticket.folder())
-        .stdin(ticket.lock_for_shim().unwrap())
-        .uid(65534)
-        .gid(65534)
-        .spawn()
-        .unwrap();
+    // A child of another test, forked while the copy was written, keeps it busy until it executes.
+    let shim = crate::harness::eventually("the copy can be executed", || {
+        let spawned = crate::harness::command(&program)
+            .arg(ticket.folder())
+            .stdin(ticket.lock_for_shim().unwrap())
+            .uid(65534)
+            .gid(65534)
+            .spawn();
+        match spawned {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
+            spawned => Some(spawned.unwrap()),
+        }
+    });
     drop(ticket);
     let record = Started {
         folder: folder.clone(),
