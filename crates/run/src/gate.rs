@@ -124,3 +124,35 @@ impl RunFolder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fence::Probe;
+    use crate::root::RunRoot;
+
+    /// As a child has it that another thread forked and that has not executed its program yet.
+    #[test]
+    fn a_copy_of_a_descriptor_keeps_no_lock_but_one_that_was_handed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(&dir.path().join("run"), "root").unwrap();
+        let folder = root.run("attempt").unwrap();
+        let gate = folder.gate(true).unwrap().unwrap();
+        let lock = folder.try_lock(&gate).unwrap().unwrap();
+        let _copies = (
+            gate.dir.try_clone().unwrap(),
+            lock.file.try_clone().unwrap(),
+        );
+        drop(lock);
+        drop(gate);
+        assert_eq!(folder.probe().unwrap(), Probe::NeverStarted);
+
+        let gate = folder.gate(true).unwrap().unwrap();
+        let mut lock = folder.try_lock(&gate).unwrap().unwrap();
+        let shims = lock.hand_on().unwrap();
+        drop(lock);
+        drop(gate);
+        assert_eq!(folder.probe().unwrap(), Probe::Alive);
+        drop(shims);
+        assert_eq!(folder.probe().unwrap(), Probe::NeverStarted);
+    }
+}

@@ -1,5 +1,6 @@
 //! What a binding may hand out: what its offering's `requires` makes platforms grant.
 
+use super::said;
 use crate::bundle::Requirement;
 use crate::request::Outputs;
 
@@ -15,13 +16,13 @@ impl Outputs {
         let parts = [
             (
                 "syslog_drain_url",
-                said(self.syslog_drain_url.as_ref()),
+                said(self.syslog_drain_url.as_deref()).is_some(),
                 Requirement::SyslogDrain,
                 "syslog_drain",
             ),
             (
                 "route_service_url",
-                said(self.route_service_url.as_ref()),
+                said(self.route_service_url.as_deref()).is_some(),
                 Requirement::RouteForwarding,
                 "route_forwarding",
             ),
@@ -43,7 +44,7 @@ impl Outputs {
         // nothing.
         let drains = requires.contains(&Requirement::SyslogDrain)
             && !requires.contains(&Requirement::RouteForwarding);
-        if drains && !said(self.syslog_drain_url.as_ref()) {
+        if drains && said(self.syslog_drain_url.as_deref()).is_none() {
             return Err(
                 "the service requires syslog_drain, so that `syslog_drain_url` must be in the output"
                     .to_owned(),
@@ -51,10 +52,6 @@ impl Outputs {
         }
         Ok(())
     }
-}
-
-fn said(text: Option<&String>) -> bool {
-    text.is_some_and(|text| !text.is_empty())
 }
 
 #[cfg(test)]
