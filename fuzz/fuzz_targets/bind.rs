@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| evenkeel_fuzz::bind(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| evenkeel_fuzz::wire::bind(data));

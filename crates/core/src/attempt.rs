@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::forensics::Forensics;
 use crate::ids::{AttemptId, BootId, RunRootId};
 use crate::request::Outputs;
 use crate::time::Timestamp;
@@ -89,12 +90,12 @@ pub enum RunEnd {
 pub struct RunReport {
     /// How it ended.
     pub end: RunEnd,
-    /// When the action's first instruction could run.
-    pub started_at: Timestamp,
+    /// When the action's first instruction could run; `None` if it never came to that.
+    pub started_at: Option<Timestamp>,
     /// When the last of its processes was gone.
     pub ended_at: Timestamp,
-    /// How the tree was held.
-    pub containment: Containment,
+    /// How the tree was held; `None` if it never came to that.
+    pub containment: Option<Containment>,
     /// The most memory that the tree is known to have used, in bytes.
     pub peak_memory: Option<u64>,
     /// Processor time of the tree, in milliseconds.
@@ -105,12 +106,15 @@ pub struct RunReport {
     pub outputs: Result<Outputs, String>,
     /// The last line of progress.
     pub progress: Option<String>,
+    /// What else is known of its end.
+    pub forensics: Forensics,
 }
 
 impl RunReport {
     /// How long the run lived.
     pub fn ran(&self) -> Duration {
-        self.ended_at.since(self.started_at)
+        self.started_at
+            .map_or(Duration::ZERO, |started| self.ended_at.since(started))
     }
 }
 
@@ -164,14 +168,22 @@ pub enum ExposureCause {
     HostLost,
 }
 
-/// What ties a job to the death of a broker.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Exposure {
-    /// How it was near.
+/// The death of a broker that is counted against an attempt. It is counted before the run is
+/// looked at, because looking at it may be what kills.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Death {
+    /// Who died.
+    pub boot: BootId,
+    /// How the attempt was near.
     pub cause: ExposureCause,
     /// The black box named it in an exclusive step, and no other run vanished.
     pub exclusive: bool,
+    /// What it cost.
+    pub charge: Charge,
 }
+
+/// Deaths that are counted against one attempt; further ones add nothing to what is known.
+pub const MAX_DEATHS: usize = 64;
 
 /// Why a job failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -227,8 +239,12 @@ pub enum End {
         /// Proof that it was the job's own doing, if there is any.
         evidence: Option<Evidence>,
     },
-    /// The broker died with or beside it.
-    Exposed(Exposure),
+    /// The broker died with or beside it. Costs nothing more where the owner's death was counted
+    /// before ([`Death`]).
+    Exposed {
+        /// How it was near.
+        cause: ExposureCause,
+    },
     /// It ended through nobody's fault.
     Disrupted {
         /// How.
@@ -290,12 +306,19 @@ pub struct Attempt {
     pub claimed_at: Timestamp,
     /// How long it runs alone, if it does.
     pub solo: Option<Duration>,
+    /// Brokers that died near it, as far as they are counted; oldest first.
+    pub deaths: Vec<Death>,
 }
 
 impl Attempt {
     /// Whether the attempt was still running alone after it had lived for `ran`.
     pub fn is_solo_after(&self, ran: Duration) -> bool {
         self.solo.is_some_and(|window| ran < window)
+    }
+
+    /// The death of this boot, if it is counted.
+    pub fn death_of(&self, boot: BootId) -> Option<&Death> {
+        self.deaths.iter().find(|death| death.boot == boot)
     }
 }
 

@@ -8,9 +8,17 @@
 use std::time::Duration;
 
 use crate::attempt::{
-    Charge, DisruptionCause, End, Evidence, Exposure, ExposureCause, FailReason, LimitKind,
+    Charge, DisruptionCause, End, Evidence, ExposureCause, FailReason, LimitKind,
 };
 use crate::job::{Job, QuarantineReason, State, StopReason};
+
+mod clues;
+mod outlook;
+pub mod story;
+mod turn;
+
+pub use clues::{Clue, clues_of, death_line, usage_line};
+pub use turn::Turn;
 
 /// Most characters of an action's own words that are passed on to a platform.
 pub const MAX_DESCRIPTION_CHARS: usize = 2_000;
@@ -59,7 +67,20 @@ pub fn quarantine_description(job: &Job, discarded: bool) -> Option<String> {
     let State::Quarantined { reason } = &job.state else {
         return None;
     };
-    let why = match reason {
+    let why = quarantine_reason(job, reason);
+    if discarded {
+        return Some(format!("set aside because {why}; it was discarded"));
+    }
+    let id = job.id;
+    Some(format!(
+        "set aside because {why}; `evenkeel jobs retry {id}` starts a new job with a clear \
+         account, `evenkeel jobs discard {id}` marks it as dealt with"
+    ))
+}
+
+/// Why it is in quarantine, as what follows a "because".
+fn quarantine_reason(job: &Job, reason: &QuarantineReason) -> String {
+    match reason {
         QuarantineReason::Crashes { count } => format!(
             "its run ended without an outcome {} (attempts of earlier jobs for the same target included)",
             times(*count)
@@ -73,17 +94,9 @@ pub fn quarantine_description(job: &Job, discarded: bool) -> Option<String> {
             account(job)
         ),
         QuarantineReason::Unreadable { message } => {
-            format!("its stored record cannot be read ({message}); the bytes are kept")
+            format!("its stored record cannot be dealt with ({message}); the bytes are kept")
         }
-    };
-    if discarded {
-        return Some(format!("set aside because {why}; it was discarded"));
     }
-    let id = job.id;
-    Some(format!(
-        "set aside because {why}; `evenkeel jobs retry {id}` starts a new job with a clear \
-         account, `evenkeel jobs discard {id}` marks it as dealt with"
-    ))
 }
 
 /// Where a job stands, for operators; `discarded` as in [`quarantine_description`].
@@ -128,7 +141,7 @@ pub fn end_line(end: &End) -> String {
             },
             |evidence| format!("crashed: {}", proof(evidence)),
         ),
-        End::Exposed(exposure) => near(exposure),
+        End::Exposed { cause } => format!("lost: {}", near(*cause)),
         End::Disrupted { cause } => match cause {
             DisruptionCause::Drain => "interrupted: its broker was asked to end",
             DisruptionCause::Stopped => "interrupted: its run was asked to stop from outside",
@@ -140,7 +153,7 @@ pub fn end_line(end: &End) -> String {
             format!("the broker panicked at {location}, as it did for other jobs")
         }
         End::Unreadable { message } => {
-            format!("its stored record cannot be read: {message}")
+            format!("its stored record cannot be dealt with: {message}")
         }
     }
 }
@@ -217,10 +230,9 @@ fn failure(reason: &FailReason, message: Option<&str>) -> String {
 
 fn proof(evidence: &Evidence) -> String {
     match evidence {
-        Evidence::FatalSignal { signal } => match signal_name(*signal) {
-            Some(name) => format!("it brought signal {signal} ({name}) on itself"),
-            None => format!("it brought signal {signal} on itself"),
-        },
+        Evidence::FatalSignal { signal } => {
+            format!("it brought {} on itself", signal_text(*signal))
+        }
         Evidence::Limit { limit } => format!("it went over its limit of {}", limit_words(*limit)),
         Evidence::OutOfMemory => "it used up the memory of its own cgroup".to_owned(),
         Evidence::Panic { location } => {
@@ -229,18 +241,12 @@ fn proof(evidence: &Evidence) -> String {
     }
 }
 
-fn near(exposure: &Exposure) -> String {
-    let what = match exposure.cause {
+fn near(cause: ExposureCause) -> &'static str {
+    match cause {
         ExposureCause::VanishedWithBroker => "its run vanished when the broker died",
         ExposureCause::NamedByBlackBox => "the broker died in a step for this job",
         ExposureCause::HostLost => "the host was restarted without warning",
-    };
-    let alone = if exposure.exclusive {
-        ", while no other step was at work"
-    } else {
-        ""
-    };
-    format!("lost: {what}{alone}")
+    }
 }
 
 fn limit_words(limit: LimitKind) -> &'static str {
@@ -253,16 +259,28 @@ fn limit_words(limit: LimitKind) -> &'static str {
     }
 }
 
-/// The names of signals that a process brings on itself.
+fn signal_text(signal: i32) -> String {
+    match signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// The names of signals that end processes, signal(7).
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
         4 => "SIGILL",
         5 => "SIGTRAP",
         6 => "SIGABRT",
         7 => "SIGBUS",
         8 => "SIGFPE",
+        9 => "SIGKILL",
         11 => "SIGSEGV",
         13 => "SIGPIPE",
+        15 => "SIGTERM",
         24 => "SIGXCPU",
         25 => "SIGXFSZ",
         31 => "SIGSYS",

@@ -8,9 +8,12 @@
 pub mod action;
 pub mod admit;
 pub mod attempt;
+pub mod boot;
 pub mod budget;
 pub mod bundle;
 pub mod explain;
+pub mod forensics;
+pub mod hold;
 pub mod ids;
 pub mod instance;
 pub mod job;

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{DisruptionCause, End, Exposure, ExposureCause};
-use crate::ids::AttemptId;
+use crate::attempt::{Attempt, DisruptionCause, End, ExposureCause};
+use crate::ids::{AttemptId, BootId};
+use crate::job::Job;
+use crate::policy::Policy;
+use crate::time::Timestamp;
 use crate::transition::never_started;
 
 /// What the executor answered about a run. A fence: it stays true once given.
@@ -43,16 +46,42 @@ pub enum OwnerFact {
 /// How the owning boot ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct DeathFact {
-    /// It left its drain mark, and the run showed no sign of life after the next boot had begun:
-    /// one that outlived the drain may have killed that boot before it was taken over, and
-    /// vanished with it.
+    /// It left its drain mark, and so did the boot under which the run was last seen alive: one
+    /// that outlived the drain may have killed a later boot before it was taken over, and vanished
+    /// with it.
     pub drained: bool,
     /// The host has restarted since.
     pub host_restarted: bool,
-    /// The black box names this job.
+    /// How the job was near that death, if it is counted against its attempt already.
+    pub counted: Option<ExposureCause>,
+}
+
+/// A boot that is over, as far as it bears on one attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct DeadBoot {
+    /// Which.
+    pub boot: BootId,
+    /// Whether its black box names the attempt, and if so whether in an exclusive step while no
+    /// other run vanished.
+    pub names: Option<Exclusive>,
+    /// It died with its host while the attempt was its own, or was about to be.
+    pub took_host: bool,
+}
+
+/// Whether nothing but one job can have caused a death.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Exclusive(pub bool);
+
+/// A death that is to be counted against an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Who died.
+    pub boot: BootId,
+    /// How the attempt was near.
+    pub cause: ExposureCause,
+    /// The black box names the attempt, whatever else there is.
     pub named: bool,
-    /// It was named in an exclusive step, and no other run vanished with that boot. Says nothing
-    /// of a job that was not named.
+    /// Nothing but this job can have caused it.
     pub exclusive: bool,
 }
 
@@ -79,11 +108,10 @@ pub struct Facts {
 pub enum Action {
     /// Nothing: it is in good hands.
     Leave,
-    /// Take it over and watch it. The black box may have named it although its run lives.
-    Adopt(Option<Exposure>),
-    /// Take it over and write down what its record says. As above: the exposure is booked with
-    /// the change of owner, before the record is looked at.
-    Conclude(Option<Exposure>),
+    /// Take it over and watch it.
+    Adopt,
+    /// Take it over and write down what its record says.
+    Conclude,
     /// End the attempt at no charge.
     Requeue(End),
     /// End the attempt, charged.
@@ -94,11 +122,73 @@ pub enum Action {
     Sweep,
 }
 
-/// Plans for a job that is recorded as running.
+/// The deaths that have to be counted against an attempt before anybody looks at its run.
 ///
-/// A job that the black box names is charged although its run lives on or has left a record:
-/// the run is not what killed the broker, the broker's own step for it was. The charge travels
-/// with the change of owner, so that a recovery that is cut short and repeated charges once.
+/// A broker can die of looking at a run, and so can the next, and the one after it: each death has
+/// to be on disk before the next look, else none ever counts. The black box tells in whose step a
+/// boot died, whether the run never started, lives on or has ended: not the run killed that boot,
+/// its own step for it did. Where the host went down too the black box of a job that is no suspect
+/// may not have reached the disk: every attempt in those hands was near then.
+pub fn exposures(attempt: &Attempt, dead: &[DeadBoot]) -> Vec<Exposure> {
+    let uncounted = |dead: &&DeadBoot| attempt.death_of(dead.boot).is_none();
+    let near = dead.iter().filter(uncounted).filter_map(|dead| {
+        let cause = match (dead.took_host, dead.names) {
+            (true, _) => ExposureCause::HostLost,
+            (false, Some(_)) => ExposureCause::NamedByBlackBox,
+            (false, None) => return None,
+        };
+        Some(Exposure {
+            boot: dead.boot,
+            cause,
+            named: dead.names.is_some(),
+            exclusive: dead.names == Some(Exclusive(true)),
+        })
+    });
+    near.collect()
+}
+
+/// What became of the boots in whose hands an attempt was, as far as its row does not tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Hands {
+    /// Boots that are over and came after its owner, and ended in order or in a step for it: each
+    /// was about to take it over.
+    pub passed: u32,
+    /// Its owner is over, and began when the job's deadline had passed.
+    pub late: bool,
+}
+
+/// Whether the run of a job is to be ended without anybody looking at what it left: the job is
+/// condemned, or its deadline has passed and one boot after the other took it over, or was about
+/// to, and came no further. Each of them may have ended in order, which nobody is charged for.
+pub fn is_to_end_unread(job: &Job, hands: Hands, now: Timestamp, policy: &Policy) -> bool {
+    let goes_round = rounds(job, hands) >= u64::from(policy.suspect_disruptions);
+    job.budget.is_spent(policy) || (now >= job.deadline_at && goes_round)
+}
+
+/// How often a job went from one boot to the next while it was recorded as running.
+fn rounds(job: &Job, hands: Hands) -> u64 {
+    // Each change of owner takes a token, a claim or not.
+    let taken_over = job.token.0.saturating_sub(u64::from(job.attempts));
+    taken_over.saturating_add(u64::from(hands.passed))
+}
+
+/// Brokers that may end over the end of a job that is ended unread, beyond those that made it so.
+pub const ENDINGS: u32 = 2;
+
+/// Whether brokers end of ending a job even though nothing is read that its run left: they die of
+/// it, or past the job's deadline one after the other ends in order. Then its run is ended and its
+/// row marked ([`Action::SetAside`]), and nothing else is tried.
+///
+/// Take-overs of long ago are no sign of the latter: a boot that began past the deadline has to
+/// have had it.
+pub fn cannot_be_ended(job: &Job, hands: Hands, now: Timestamp, policy: &Policy) -> bool {
+    let kills = job.budget.losses >= policy.loss_limit.saturating_add(ENDINGS);
+    let most = policy.suspect_disruptions.saturating_add(ENDINGS);
+    let goes_round = hands.late && rounds(job, hands) >= u64::from(most);
+    kills || (now >= job.deadline_at && goes_round)
+}
+
+/// Plans for a job that is recorded as running, once [`exposures`] are counted.
 pub fn plan(facts: &Facts) -> Vec<Action> {
     match facts.owner {
         OwnerFact::Driven | OwnerFact::Alive => vec![Action::Leave],
@@ -106,10 +196,10 @@ pub fn plan(facts: &Facts) -> Vec<Action> {
             RunFact::Vanished => vec![Action::Charge(End::Crashed { evidence: None })],
             RunFact::NeverStarted => vec![Action::Requeue(never_started())],
             RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
-                living(facts.run, None)
+                vec![living(facts.run)]
             }
         },
-        OwnerFact::Dead(death) => after_death(death, facts.run),
+        OwnerFact::Dead(death) => vec![after_death(death, facts.run)],
     }
 }
 
@@ -130,50 +220,39 @@ pub fn plan_unreadable() -> Vec<Action> {
     vec![Action::SetAside]
 }
 
-fn after_death(death: DeathFact, run: RunFact) -> Vec<Action> {
-    let named = death.named.then_some(Exposure {
-        cause: ExposureCause::NamedByBlackBox,
-        exclusive: death.exclusive,
-    });
+fn after_death(death: DeathFact, run: RunFact) -> Action {
     let started = match run {
         RunFact::NeverStarted => false,
         RunFact::Vanished => true,
         RunFact::Alive | RunFact::Lingering | RunFact::Exited | RunFact::Elsewhere => {
-            return living(run, named);
+            return living(run);
         }
     };
-    // What the black box says comes first: a step takes milliseconds, so one that was cut off by
+    // Counted already, which comes first: a step takes milliseconds, so one that was cut off by
     // the kill at the end of a drain hung.
-    if let Some(exposure) = named {
-        return vec![Action::Charge(End::Exposed(exposure))];
+    if let Some(cause) = death.counted {
+        return Action::Charge(End::Exposed { cause });
     }
-    vec![match (started, death.drained, death.host_restarted) {
+    let exposed = |cause| Action::Charge(End::Exposed { cause });
+    match (started, death.drained, death.host_restarted) {
         (true, true, true) => requeue(DisruptionCause::Reboot),
         (true, true, false) => requeue(DisruptionCause::Drain),
-        (true, false, false) => charge(ExposureCause::VanishedWithBroker),
-        // Neither a black box nor a run folder is sure to survive the loss of its host: that
-        // there is no trace of a start is no proof that there was none.
-        (_, false, true) => charge(ExposureCause::HostLost),
+        (true, false, false) => exposed(ExposureCause::VanishedWithBroker),
+        // A run folder is not sure to survive the loss of its host: that there is no trace of a
+        // start is no proof that there was none.
+        (_, false, true) => exposed(ExposureCause::HostLost),
         // A bystander.
         (false, true, _) | (false, false, false) => Action::Requeue(never_started()),
-    }]
-}
-
-fn living(run: RunFact, exposed: Option<Exposure>) -> Vec<Action> {
-    match run {
-        RunFact::Alive => vec![Action::Adopt(exposed)],
-        RunFact::Exited => vec![Action::Conclude(exposed)],
-        RunFact::Lingering => vec![Action::Sweep],
-        RunFact::NeverStarted | RunFact::Vanished | RunFact::Elsewhere => vec![Action::Leave],
     }
 }
 
-/// A charge for nearness alone.
-fn charge(cause: ExposureCause) -> Action {
-    Action::Charge(End::Exposed(Exposure {
-        cause,
-        exclusive: false,
-    }))
+fn living(run: RunFact) -> Action {
+    match run {
+        RunFact::Alive => Action::Adopt,
+        RunFact::Exited => Action::Conclude,
+        RunFact::Lingering => Action::Sweep,
+        RunFact::NeverStarted | RunFact::Vanished | RunFact::Elsewhere => Action::Leave,
+    }
 }
 
 fn requeue(cause: DisruptionCause) -> Action {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, Charge, DisruptionCause, End, Exposure, FailReason};
+use crate::attempt::{
+    Attempt, Charge, Death, DisruptionCause, End, ExposureCause, FailReason, MAX_DEATHS,
+};
 use crate::ids::{AttemptId, BootId, RunRootId};
 use crate::job::{Job, QuarantineReason, State, StopReason};
 use crate::policy::{Chance, Policy};
@@ -32,8 +34,17 @@ pub enum Event {
         attempt: AttemptId,
         /// Who takes it.
         boot: BootId,
-        /// What ties the job to its last owner's death, if anything does.
-        exposed: Option<Exposure>,
+    },
+    /// A broker died near the attempt: counted once for each boot, whoever owns the attempt.
+    Expose {
+        /// The attempt under way.
+        attempt: AttemptId,
+        /// Who died.
+        boot: BootId,
+        /// How it was near.
+        cause: ExposureCause,
+        /// The black box named it in an exclusive step, and no other run vanished.
+        exclusive: bool,
         /// How long the run is known to have lived.
         ran: Duration,
     },
@@ -122,12 +133,14 @@ pub fn transition(
             boot,
             run_root,
         } => claim(&mut job, attempt, boot, run_root, now, policy)?,
-        Event::Adopt {
+        Event::Adopt { attempt, boot } => adopt(&mut job, attempt, boot, policy)?,
+        Event::Expose {
             attempt,
             boot,
-            exposed,
+            cause,
+            exclusive,
             ran,
-        } => adopt(&mut job, attempt, boot, exposed, ran, policy)?,
+        } => expose(&mut job, attempt, (boot, cause, exclusive), ran, policy)?,
         Event::End {
             attempt,
             end,
@@ -190,6 +203,7 @@ fn claim(
             run_root,
             claimed_at: now,
             solo: job.budget.solo_window(),
+            deaths: Vec::new(),
         },
         stop: None,
     };
@@ -200,34 +214,64 @@ fn adopt(
     job: &mut Job,
     named: AttemptId,
     new_boot: BootId,
-    exposed: Option<Exposure>,
+    policy: &Policy,
+) -> Result<Vec<Effect>, IllegalTransition> {
+    let (attempt, stop) = running(&mut job.state, "adopt", named)?;
+    attempt.boot = new_boot;
+    let stopping = stop.is_some();
+    job.token = job.token.next();
+    Ok(stop_run(job, named, stopping, policy))
+}
+
+fn expose(
+    job: &mut Job,
+    named: AttemptId,
+    (boot, cause, exclusive): (BootId, ExposureCause, bool),
     ran: Duration,
     policy: &Policy,
 ) -> Result<Vec<Effect>, IllegalTransition> {
-    let state = job.state.as_str();
-    let State::Running { attempt, stop } = &mut job.state else {
-        return Err(IllegalTransition::WrongState {
-            event: "adopt",
-            state,
-        });
-    };
-    if attempt.id != named {
-        return Err(IllegalTransition::WrongAttempt(named));
-    }
-    attempt.boot = new_boot;
-    job.token = job.token.next();
-    let solo = attempt.is_solo_after(ran);
+    let (attempt, stop) = running(&mut job.state, "expose", named)?;
     let stopping = stop.is_some();
-    if let Some(exposure) = exposed {
-        job.budget.expose(exposure.exclusive || solo, ran, policy);
+    if attempt.death_of(boot).is_none() && attempt.deaths.len() < MAX_DEATHS {
+        // Only its owner's death can be one in its solo run.
+        let solo = attempt.boot == boot && attempt.is_solo_after(ran);
+        let charge = job.budget.expose(exclusive || solo, ran, policy);
+        attempt.deaths.push(Death {
+            boot,
+            cause,
+            exclusive,
+            charge,
+        });
     }
-    // A condemned job's run is ended; its end then finds the budget spent.
-    let stop = stopping || job.budget.is_spent(policy);
-    Ok(if stop {
-        vec![Effect::StopRun { attempt: named }]
+    Ok(stop_run(job, named, stopping, policy))
+}
+
+/// A condemned job's run is ended; its end then finds the budget spent.
+fn stop_run(job: &Job, attempt: AttemptId, stopping: bool, policy: &Policy) -> Vec<Effect> {
+    if stopping || job.budget.is_spent(policy) {
+        vec![Effect::StopRun { attempt }]
     } else {
         Vec::new()
-    })
+    }
+}
+
+/// The attempt under way, if it is the one that an event names.
+fn running<'a>(
+    state: &'a mut State,
+    event: &'static str,
+    named: AttemptId,
+) -> Result<(&'a mut Attempt, &'a Option<StopReason>), IllegalTransition> {
+    let word = state.as_str();
+    match state {
+        State::Running { attempt, stop } if attempt.id == named => Ok((attempt, stop)),
+        State::Running { .. } => Err(IllegalTransition::WrongAttempt(named)),
+        State::Queued
+        | State::Backoff { .. }
+        | State::Succeeded
+        | State::Failed { .. }
+        | State::Cancelled { .. }
+        | State::Quarantined { .. } => Err(IllegalTransition::WrongState { event, state: word }),
+    }
 }
 
 fn stop(job: &mut Job, reason: StopReason) -> Vec<Effect> {
@@ -280,18 +324,15 @@ fn finish(
     chance: Chance,
     policy: &Policy,
 ) -> Result<Vec<Effect>, IllegalTransition> {
-    let State::Running { attempt, stop } = &job.state else {
-        return Err(IllegalTransition::WrongState {
-            event: "end",
-            state: job.state.as_str(),
-        });
-    };
-    if attempt.id != named {
-        return Err(IllegalTransition::WrongAttempt(named));
-    }
+    let (attempt, stop) = running(&mut job.state, "end", named)?;
     let solo = attempt.is_solo_after(ran);
+    // Counted before its run was looked at.
+    let counted = attempt.death_of(attempt.boot).map(|death| death.charge);
     let stop = stop.clone();
-    let charge = book(job, &end, solo, ran, policy);
+    let charge = match (&end, counted) {
+        (End::Exposed { .. }, Some(charge)) => charge,
+        _ => book(job, &end, solo, ran, policy),
+    };
     let mut effects = vec![Effect::CloseAttempt {
         attempt: named,
         charge,
@@ -324,7 +365,7 @@ fn book(job: &mut Job, end: &End, solo: bool, ran: Duration, policy: &Policy) ->
         }
         End::Stopped | End::OurBug { .. } | End::Unreadable { .. } => Charge::None,
         End::Crashed { evidence } => job.budget.crash(evidence.is_some(), solo, ran, policy),
-        End::Exposed(exposure) => job.budget.expose(exposure.exclusive || solo, ran, policy),
+        End::Exposed { .. } => job.budget.expose(solo, ran, policy),
         End::Disrupted { .. } => job.budget.disrupt(policy),
     }
 }
@@ -355,7 +396,7 @@ fn next_state(
         | End::TryLater
         | End::Stopped
         | End::Crashed { .. }
-        | End::Exposed(_)
+        | End::Exposed { .. }
         | End::Disrupted { .. }
         | End::OurBug { .. } => None,
     };

@@ -11,19 +11,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::attempt::{DisruptionCause, End, Evidence, FailReason, RunReport, classify};
+use evenkeel_core::attempt::{
+    Containment, DisruptionCause, End, Evidence, FailReason, RunReport, classify,
+};
+use evenkeel_core::forensics::Forensics;
 use evenkeel_core::job::{Job, State};
 use evenkeel_core::panics::PanicVerdict;
 use evenkeel_core::request::Outputs;
+use evenkeel_core::time::Timestamp;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Claimed, Fence, Finish, Owned};
 
 use crate::drivers::Place;
 use crate::guard::{self, Caught};
-use crate::service::{Shared, run_blocking};
-use crate::{claims, faults, state_folders};
+use crate::service::{Shared, step_blocking};
+use crate::{claims, faults, hold, state_folders, steps};
 
 mod prepare;
+mod remains;
 pub(crate) mod run;
 
 /// Tries of a write that meets damage before its driver gives up.
@@ -38,6 +43,8 @@ pub(crate) enum Entrance {
     Adopted,
     /// Its run has ended.
     Exited(Box<RunReport>),
+    /// Its run is to be ended, and what it left not to be looked at: that may be what kills.
+    Unread,
 }
 
 /// How an attempt ended, and what it left.
@@ -48,6 +55,8 @@ pub(crate) struct Outcome {
     outputs: Option<Outputs>,
     progress: Option<String>,
     usage: (Option<u64>, Option<u64>),
+    started: (Option<Timestamp>, Option<Containment>),
+    forensics: Forensics,
 }
 
 impl Outcome {
@@ -58,6 +67,8 @@ impl Outcome {
             outputs: None,
             progress: None,
             usage: (None, None),
+            started: (None, None),
+            forensics: Forensics::default(),
         }
     }
 
@@ -66,6 +77,8 @@ impl Outcome {
         Self {
             ran: report.ran(),
             usage: (report.peak_memory, report.cpu_millis),
+            started: (report.started_at, report.containment),
+            forensics: report.forensics,
             outputs: report.outputs.ok(),
             progress: report.progress,
             end,
@@ -84,14 +97,10 @@ impl Outcome {
             return;
         }
         let (keeper, digest) = (Arc::clone(shared), job.bundle);
-        let pinned = match run_blocking(move || keeper.catalog.pinned(digest)).await {
-            Ok(Ok(pinned)) => pinned,
-            Ok(Err(error)) => {
-                tracing::warn!(job = %job.id, %error, "what its bundle requires cannot be read");
-                return;
-            }
+        let pinned = match step_blocking(move || keeper.catalog.pinned(digest)).await {
+            Ok(pinned) => pinned,
             Err(error) => {
-                tracing::warn!(job = %job.id, error, "what its bundle requires cannot be read");
+                tracing::warn!(job = %job.id, %error, "what its bundle requires cannot be read");
                 return;
             }
         };
@@ -129,21 +138,24 @@ pub(crate) fn spawn(shared: &Arc<Shared>, claimed: Claimed, entrance: Entrance) 
     shared.spawn("attempt", async move {
         let shared = shared_too;
         let drive = drive(&shared, &claimed, &place, entrance);
-        if let Err(panic) = guard::catch(AssertUnwindSafe(drive)).await {
-            after_panic(&shared, &claimed, panic).await;
+        if let Err(panic) = guard::catch(AssertUnwindSafe(named(&shared, &claimed, drive))).await {
+            named(&shared, &claimed, after_panic(&shared, &claimed, panic)).await;
         }
         drop(place);
     });
 }
 
+/// A step for a claimed job, under its name.
+async fn named<T>(shared: &Shared, claimed: &Claimed, step: impl Future<Output = T>) -> T {
+    let apart = steps::apart(&claimed.job, &shared.options.store.policy());
+    steps::of(shared, claimed.fence.attempt, apart, step).await
+}
+
 async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance: Entrance) {
     let fence = claimed.fence;
     let about = about(&claimed.job);
-    let spent = claimed.job.budget.is_spent(&shared.options.store.policy());
     let outcome = match entrance {
-        // Condemned by what it did to its last owner: its record may be what kills its reader,
-        // so it is not read.
-        Entrance::Adopted | Entrance::Exited(_) if spent => {
+        Entrance::Unread => {
             match run::end_and_prove_gone(shared, fence.attempt, run::claimed_at(claimed)).await {
                 Step::On(ran) => Step::On(Outcome::of(End::Stopped, ran)),
                 Step::Leave => Step::Leave,
@@ -164,7 +176,10 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
             }
         }
         Entrance::Adopted => run::watch(shared, claimed, place, false, &about).await,
-        Entrance::Exited(report) => Step::On(Outcome::report(*report, place.stop.is_cancelled())),
+        Entrance::Exited(report) => {
+            faults::hit_about("engine.exited", &about);
+            Step::On(Outcome::report(*report, place.stop.is_cancelled()))
+        }
     };
     let Step::On(mut outcome) = outcome else {
         return;
@@ -177,7 +192,11 @@ async fn drive(shared: &Arc<Shared>, claimed: &Claimed, place: &Place, entrance:
 
 /// Writes an attempt's end, for as long as it takes the store to take it.
 pub(crate) async fn conclude(shared: &Arc<Shared>, fence: Fence, outcome: Outcome) {
+    let bad = outcome.end != End::Succeeded && !outcome.forensics.is_empty();
     let finish = Finish {
+        by: shared.options.boot,
+        forensics: bad.then_some(outcome.forensics),
+        started: outcome.started,
         end: outcome.end,
         ran: outcome.ran,
         outputs: outcome.outputs,
@@ -204,9 +223,26 @@ pub(crate) async fn conclude(shared: &Arc<Shared>, fence: Fence, outcome: Outcom
     });
     match written.await {
         Some(Owned::Mine(job)) => concluded(shared, fence, &job).await,
-        // Another boot wrote the end, or an earlier try of ours did whose answer was lost.
-        Some(Owned::Lost) => tracing::info!(job = %fence.job, "the attempt is no longer ours"),
+        Some(Owned::Lost) => not_ours(shared, fence).await,
         None => {}
+    }
+}
+
+/// Another boot wrote the end, or an earlier try of ours did whose answer was lost: then what
+/// follows from it is still to be done.
+async fn not_ours(shared: &Arc<Shared>, fence: Fence) {
+    tracing::info!(job = %fence.job, "the attempt is no longer ours");
+    match shared.options.store.job(fence.job).await {
+        Ok(Some(found))
+            if found
+                .job
+                .attempt()
+                .is_none_or(|now| now.id != fence.attempt) =>
+        {
+            concluded(shared, fence, &found.job).await;
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(job = %fence.job, %error, "what became of it is not known"),
     }
 }
 
@@ -271,27 +307,29 @@ where
 
 /// A driving step panicked.
 async fn after_panic(shared: &Arc<Shared>, claimed: &Claimed, panic: Caught) {
-    let end = blame(shared, &claimed.job, panic);
-    close(shared, claimed, end).await;
+    let end = blame(shared, &claimed.job, &panic);
+    close(shared, claimed, end, &panic).await;
 }
 
 /// Notes that a step for `job` panicked and says who pays. Where it is our bug no new run starts.
-pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
-    let Caught { location, message } = panic;
-    tracing::error!(job = %job.id, location, said = message, "a driving step panicked");
-    let verdict = shared
-        .panics
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .observe(&location, job.id, shared.now());
+pub(crate) fn blame(shared: &Shared, job: &Job, panic: &Caught) -> End {
+    let location = panic.location.clone();
+    tracing::error!(job = %job.id, location, said = panic.words(), "a driving step panicked");
+    let mut ledger = shared.panics.lock().unwrap_or_else(PoisonError::into_inner);
+    // Places that were not noted may be many, and are not one.
+    let verdict = if panic.is_placed() {
+        ledger.observe(&location, job.id, shared.now())
+    } else {
+        PanicVerdict::Charge
+    };
+    drop(ledger);
     match verdict {
         PanicVerdict::Charge => End::Crashed {
             evidence: Some(Evidence::Panic { location }),
         },
         PanicVerdict::OurBug => {
-            shared.hold(format!(
-                "panics at {location} in several jobs: the broker's own fault"
-            ));
+            let why = format!("panics at {location} in several jobs: the broker's own fault");
+            hold::for_panics(shared, &why);
             End::OurBug { location }
         }
     }
@@ -299,21 +337,28 @@ pub(crate) fn blame(shared: &Shared, job: &Job, panic: Caught) -> End {
 
 /// Closes an attempt whose driving went wrong. Its run, if there is one, is ended and proven gone
 /// first.
-async fn close(shared: &Arc<Shared>, claimed: &Claimed, end: End) {
-    let gone = run::end_and_prove_gone(shared, claimed.fence.attempt, run::claimed_at(claimed));
+async fn close(shared: &Arc<Shared>, claimed: &Claimed, end: End, panic: &Caught) {
+    let attempt = claimed.fence.attempt;
+    let gone = run::end_and_prove_gone(shared, attempt, run::claimed_at(claimed));
     if let Step::On(ran) = gone.await {
-        conclude(shared, claimed.fence, Outcome::of(end, ran)).await;
+        let outcome = Outcome::gathered(shared, attempt, end, ran).await;
+        conclude(shared, claimed.fence, outcome.after(panic)).await;
     }
 }
 
 /// Like [`close`], by a driver of its own.
-pub(crate) fn spawn_close(shared: &Arc<Shared>, claimed: Claimed, end: End) {
+pub(crate) fn spawn_close(shared: &Arc<Shared>, claimed: Claimed, end: End, panic: Caught) {
     let Some(place) = claims::enter(shared, &claimed.job) else {
         return;
     };
     let shared_too = Arc::clone(shared);
     shared.spawn("attempt", async move {
-        close(&shared_too, &claimed, end).await;
+        named(
+            &shared_too,
+            &claimed,
+            close(&shared_too, &claimed, end, &panic),
+        )
+        .await;
         drop(place);
     });
 }
@@ -334,9 +379,17 @@ pub(crate) async fn wait_for_drivers(shared: &Arc<Shared>, limit: Duration) {
     }
 }
 
-/// What fault points are told of a job.
+/// What fault points are told of a job. Its action and its offering come first, so that a rule can
+/// be about all jobs of a kind before any of them is there.
 pub(crate) fn about(job: &Job) -> String {
-    format!("{} {} attempt={}", job.action, job.id, job.attempts)
+    let Job {
+        action,
+        service,
+        id,
+        attempts,
+        ..
+    } = job;
+    format!("{action} {service} {id} attempt={attempts}")
 }
 
 pub(crate) fn drained() -> End {

@@ -1,32 +1,40 @@
 //! Claims due jobs and gives each a driver.
 //!
 //! A suspect runs alone: when its turn has come nothing else is claimed until all runs here
-//! have ended, then it is claimed by itself. Waiting for it and its run together take at most half
-//! of the time: after they lasted `d`, others have `d` before the next. A suspect for which the
-//! others do not end in time gives way, and has its turn again after that.
+//! have ended, then it is claimed by itself. Whose turn it is, and when: [`solo`]. Before anybody
+//! keeps it company, because it has outlived its window, that is on record: its broker's later
+//! death is none in its solo run.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_core::ids::AttemptId;
+use evenkeel_core::ids::{AttemptId, JobId};
+use evenkeel_core::time::Timestamp;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{ClaimDue, NextDue};
 use tokio::time::Instant;
 
 use crate::attempt::{self, Entrance};
 use crate::drivers::Drivers;
+use crate::engine::Alone;
 use crate::service::Shared;
-use crate::{faults, guard};
+use crate::{faults, guard, hold, steps};
+
+mod solo;
+
+use solo::{SoloClock, Turn};
 
 /// The longest pause between two looks: a lost wake-up costs no more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a store that did not answer, a start that failed, a disk that is full.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// How long others are kept waiting for a suspect to be alone.
-const SOLO_PATIENCE: Duration = Duration::from_secs(60);
+/// The shortest pause between two looks.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// The pause after a look that found something due, but nothing to claim.
+const PAUSE_AFTER_NOTHING: Duration = Duration::from_millis(50);
 
 /// How the log and the status name this loop.
 pub(crate) const NAME: &str = "claims";
@@ -34,36 +42,10 @@ pub(crate) const NAME: &str = "claims";
 /// Why no job can be claimed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    #[error("the disk of the data folder is nearly full: make room")]
+    #[error("the disk of the run root is nearly full: make room")]
     DiskLow,
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// When solo runs may be had.
-#[derive(Debug, Default)]
-struct SoloClock {
-    /// Since when others are kept waiting for a suspect, or for its run.
-    since: Option<Instant>,
-    not_before: Option<Instant>,
-}
-
-impl SoloClock {
-    /// Others are kept waiting from now on.
-    fn begin(&mut self) -> Instant {
-        *self.since.get_or_insert_with(Instant::now)
-    }
-
-    /// They are no longer, and have as much time for themselves.
-    fn end(&mut self) {
-        if let Some(since) = self.since.take() {
-            self.not_before = Some(Instant::now() + since.elapsed());
-        }
-    }
-
-    fn allows(&self) -> bool {
-        self.not_before.is_none_or(|at| at <= Instant::now())
-    }
 }
 
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -76,17 +58,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 pause
             }
             Ok(Err(trouble)) => {
+                suspend(&shared, &mut clock);
                 shared.trouble(NAME, Some(trouble.to_string()));
                 PAUSE_AFTER_FAILURE
             }
-            Err(panic) => {
-                tracing::error!(
-                    location = panic.location,
-                    said = panic.message,
-                    "the claimer panicked"
-                );
-                PAUSE_AFTER_FAILURE
-            }
+            Err(panic) => return shared.is_broken(NAME, &panic),
         };
         tokio::select! {
             () = shared.wake.notified() => {}
@@ -99,73 +75,140 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// Claims what fits now, and says how long to wait at most before the next look.
 async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, Trouble> {
     let options = &shared.options;
-    if shared.drivers.is_solo() {
-        clock.begin();
+    // Before the first pass of recovery the runs that are alive are not counted yet.
+    if !shared.recovered.load(Ordering::SeqCst) {
         return Ok(LONGEST_PAUSE);
     }
-    // Before the first pass of recovery the runs that are alive are not counted yet.
-    if shared.held().is_some() || !shared.recovered.load(Ordering::SeqCst) {
-        return Ok(LONGEST_PAUSE);
+    let _starts = shared.holds.starts.read().await;
+    let running = shared.drivers.solo();
+    if let Some((job, left)) = running {
+        clock.runs(Instant::now());
+        tell(shared, Some((job, true, left)));
+    }
+    if let Some(pause) = hold::settle(shared, LONGEST_PAUSE).await? {
+        suspend(shared, clock);
+        return Ok(pause);
+    }
+    if let Some((_, left)) = running {
+        return Ok(left.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+    }
+    let (now, driving) = (shared.now(), shared.drivers.count());
+    if clock.ran() {
+        if driving > 0 {
+            options.store.boot_seen(options.boot, now).await?;
+        }
+        clock.rest(Instant::now());
     }
     if options.executor.disk_low().await {
         return Err(Trouble::DiskLow);
     }
-    let now = shared.now();
     let next = options.store.next_due(now).await?;
-    let driving = shared.drivers.count();
-    let solo = wants_solo(shared, clock, &next, driving);
-    let free = if solo {
-        u32::from(driving == 0)
-    } else {
-        options.concurrency.saturating_sub(driving)
-    };
-    if free == 0 || !(next.due || solo) {
-        return Ok(pause_until(&next, now));
+    // A run that recovery has not dealt with could be company that nobody counts.
+    let due = next.suspect_first && shared.settled.load(Ordering::SeqCst);
+    match clock.turn(due, driving, Instant::now()) {
+        Turn::Waits(left) => {
+            tell(shared, next.suspect.map(|job| (job, false, left)));
+            Ok(pause_until(&next, now).min(left))
+        }
+        Turn::Suspect => {
+            let claimed = claim(shared, now, 1, true).await?;
+            // It may have been cancelled meanwhile, and somebody else had the slot.
+            if shared.drivers.solo().is_some() {
+                clock.claimed(Instant::now());
+            }
+            Ok(after(claimed, &next, now))
+        }
+        Turn::Others => {
+            tell(shared, None);
+            let free = options.concurrency.saturating_sub(driving);
+            if free == 0 || !next.due {
+                return Ok(pause_until(&next, now));
+            }
+            let claimed = claim(shared, now, free, false).await?;
+            Ok(after(claimed, &next, now))
+        }
     }
+}
+
+/// Claims at most so many jobs and gives each a driver; says how many there were.
+async fn claim(
+    shared: &Arc<Shared>,
+    at: Timestamp,
+    free: u32,
+    solo: bool,
+) -> Result<usize, StoreError> {
+    let options = &shared.options;
     let attempts: Vec<_> = (0..free).map(|_| AttemptId(options.world.id())).collect();
-    let expectation = Drivers::expect(shared, &attempts);
+    let _expectation = Drivers::expect(shared, &attempts);
     faults::hit("engine.claim");
     let claimed = options
         .store
         .claim_due(ClaimDue {
             boot: options.boot,
             run_root: options.run_root,
-            at: now,
+            at,
             attempts,
             per_service: options.per_service,
             solo,
         })
         .await?;
-    let none = claimed.is_empty();
     for job in &claimed {
         faults::hit_about("engine.claimed", &attempt::about(&job.job));
     }
+    let count = claimed.len();
     for job in claimed {
         attempt::spawn(shared, job, Entrance::Fresh);
     }
-    drop(expectation);
-    // What was due but not claimable (services at their limit) waits for a driver to leave.
-    Ok(if none {
-        pause_until(&next, now).max(Duration::from_millis(50))
+    Ok(count)
+}
+
+/// How long to wait after a claim. What was due but not claimable (services at their limit) waits
+/// for a driver to leave.
+fn after(claimed: usize, next: &NextDue, now: Timestamp) -> Duration {
+    if claimed == 0 {
+        pause_until(next, now).max(PAUSE_AFTER_NOTHING)
     } else {
         Duration::ZERO
-    })
-}
-
-/// Whether the next claim is a suspect's, for which all others have to end first.
-fn wants_solo(shared: &Shared, clock: &mut SoloClock, next: &NextDue, driving: u32) -> bool {
-    // A run that recovery has not dealt with could be company that nobody counts.
-    let turn = next.suspect_first && clock.allows() && shared.settled.load(Ordering::SeqCst);
-    if !turn || (driving > 0 && clock.begin().elapsed() > SOLO_PATIENCE) {
-        clock.end();
-        return false;
     }
-    true
 }
 
-fn pause_until(next: &NextDue, now: evenkeel_core::time::Timestamp) -> Duration {
+/// Nobody is claimed just now, for another reason: no suspect is waited for.
+fn suspend(shared: &Shared, clock: &mut SoloClock) {
+    clock.suspend(Instant::now());
+    if !clock.ran() {
+        shared.tell_alone(None);
+    }
+}
+
+/// Has everybody be told whose turn to run alone it is, whether its run has begun, and how long
+/// others are kept waiting at most.
+fn tell(shared: &Shared, turn: Option<(JobId, bool, Duration)>) {
+    let alone = turn.map(|(job, runs, left)| Alone {
+        job,
+        runs,
+        until: shared.now().plus(left),
+    });
+    let before = shared.tell_alone(alone.clone());
+    let of = |alone: &Alone| (alone.job, alone.runs);
+    if before.as_ref().map(of) == alone.as_ref().map(of) {
+        return;
+    }
+    match alone {
+        Some(Alone {
+            job, runs: true, ..
+        }) => {
+            tracing::info!(%job, "a suspect runs alone: nothing else is started meanwhile");
+        }
+        Some(Alone { job, .. }) => {
+            tracing::info!(%job, "it is a suspect's turn to run alone: the runs beside it are waited for");
+        }
+        None => tracing::info!("other jobs are started again"),
+    }
+}
+
+fn pause_until(next: &NextDue, now: Timestamp) -> Duration {
     next.next_at.map_or(LONGEST_PAUSE, |at| {
-        at.since(now).clamp(Duration::from_millis(1), LONGEST_PAUSE)
+        at.since(now).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     })
 }
 
@@ -176,5 +219,11 @@ pub(crate) fn enter(
     job: &evenkeel_core::job::Job,
 ) -> Option<crate::drivers::Place> {
     let attempt = job.attempt()?;
-    Drivers::enter(shared, attempt.id, job.id, attempt.solo)
+    // One that became a suspect under way, near the loss of its host, gets no new company either:
+    // each run that is started beside it would vanish with the next host, and excuse it.
+    let lost_its_host = steps::lost_its_host(attempt);
+    let solo = attempt
+        .solo
+        .or_else(|| job.budget.solo_window().filter(|_| lost_its_host));
+    Drivers::enter(shared, attempt.id, job.id, solo)
 }

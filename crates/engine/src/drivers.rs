@@ -114,17 +114,35 @@ impl Drivers {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Panics with the register locked, as a fault of a test.
+    #[cfg(feature = "faults")]
+    #[track_caller]
+    pub(crate) fn panic_locked(&self, point: &str) {
+        let _entries = self.entries();
+        panic!("fault injected at {point}, with the drivers' register locked");
+    }
+
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.entries().len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether an attempt is running alone now.
-    pub(crate) fn is_solo(&self) -> bool {
-        self.entries().values().any(|entry| {
-            entry
-                .solo
-                .is_some_and(|window| entry.since.elapsed() < window)
-        })
+    /// Whose attempt runs alone now, and for how much longer at most.
+    pub(crate) fn solo(&self) -> Option<(JobId, Duration)> {
+        let entries = self.entries();
+        let left = entries.values().filter_map(|entry| {
+            let left = entry.solo?.saturating_sub(entry.since.elapsed());
+            Some((entry.job, left)).filter(|_| !left.is_zero())
+        });
+        left.max_by_key(|(_, left)| *left)
+    }
+
+    /// Lets others be claimed beside a job that is alone.
+    pub(crate) fn end_solo(&self, job: JobId) {
+        for entry in self.entries().values_mut() {
+            if entry.job == job {
+                entry.solo = None;
+            }
+        }
     }
 
     /// Tells the driver of this job, if there is one here, to stop.

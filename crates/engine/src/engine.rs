@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use evenkeel_core::ids::{AttemptId, JobId, Platform};
+use evenkeel_core::ids::{AttemptId, BootId, JobId, Platform};
 use evenkeel_core::job::StopReason;
+use evenkeel_core::policy::Policy;
+use evenkeel_core::time::Timestamp;
 use evenkeel_executor::LogTail;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Counts, Marked, Read, Retried, Stopped};
 
 use crate::ask::{Answer, Bind, Caller, Deprovision, Provision, Refusal, Unbind, Update};
 use crate::catalog::Catalog;
+use crate::hold::{self, Held};
 use crate::service::Shared;
 use crate::{operator, submit};
 
@@ -19,19 +22,50 @@ pub struct Engine {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// An end that nobody had asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LastDeath {
+    /// Whose.
+    pub boot: evenkeel_core::ids::BootId,
+    /// When, or when it was last seen alive.
+    pub at: evenkeel_core::time::Timestamp,
+    /// How, to follow its name.
+    pub how: String,
+    /// The jobs in whose steps it died, as its black box names them; at most 64.
+    pub named: Vec<JobId>,
+}
+
+/// A suspect's turn: nothing else is started meanwhile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Alone {
+    /// Whose.
+    pub job: JobId,
+    /// Whether its run has begun; else the runs beside it are waited for.
+    pub runs: bool,
+    /// When others are started again at the latest; of one whose run has not begun, when it gives
+    /// way if it is not alone by then.
+    pub until: Timestamp,
+}
+
 /// What an operator wants at a glance.
 #[derive(Clone, Debug)]
 pub struct EngineStatus {
     /// This process's boot.
-    pub boot: evenkeel_core::ids::BootId,
+    pub boot: BootId,
     /// When it began.
-    pub started_at: evenkeel_core::time::Timestamp,
+    pub started_at: Timestamp,
     /// Whether the first pass of recovery is over.
     pub recovered: bool,
     /// What recovery stumbles over, if it does.
     pub unrecovered: Option<String>,
-    /// Why no new run starts, if so: held, or no job can be claimed.
-    pub held: Option<String>,
+    /// Why no new run starts, if it is held.
+    pub holds: Vec<Held>,
+    /// Whose turn to run alone it is, if it is a suspect's.
+    pub alone: Option<Alone>,
+    /// What keeps jobs from being claimed, if anything else does.
+    pub unclaimed: Option<String>,
+    /// The last end of an earlier boot that nobody had asked for.
+    pub last_death: Option<LastDeath>,
     /// Whether the broker is ending.
     pub draining: bool,
     /// Attempts that this process drives.
@@ -46,6 +80,21 @@ impl Engine {
     /// The catalog as it stands.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.catalog.current()
+    }
+
+    /// This process's boot.
+    pub fn boot(&self) -> BootId {
+        self.shared.options.boot
+    }
+
+    /// The time by the engine's clock.
+    pub fn now(&self) -> Timestamp {
+        self.shared.now()
+    }
+
+    /// The limits of charging.
+    pub fn policy(&self) -> Policy {
+        self.shared.options.store.policy()
     }
 
     /// What readers may ask the store.
@@ -128,6 +177,38 @@ impl Engine {
     /// The store's.
     pub async fn clear(&self, job: JobId) -> Result<Marked, StoreError> {
         operator::clear(&self.shared, job).await
+    }
+
+    /// An operator's hold: no new run starts, over restarts, until [`Self::release`]. `false`: it
+    /// was so before, for the same reason.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn hold(&self, reason: &str) -> Result<bool, StoreError> {
+        hold::by_hand(&self.shared, reason).await
+    }
+
+    /// An operator's end of every hold. `false`: nothing was held.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn release(&self) -> Result<bool, StoreError> {
+        hold::release(&self.shared).await
+    }
+
+    /// Why no new run starts, if so: held, or no job can be claimed.
+    pub fn held(&self) -> Option<String> {
+        self.shared.held()
+    }
+
+    /// All reasons for which no new run starts.
+    pub fn holds(&self) -> Vec<Held> {
+        self.shared.holds.all()
+    }
+
+    /// Whose turn to run alone it is, if it is a suspect's.
+    pub fn alone(&self) -> Option<Alone> {
+        self.shared.alone()
     }
 
     /// The end of an attempt's log: standard output and error.

@@ -1,20 +1,24 @@
-//! Named points at which a test can kill, hold or panic this process.
+//! Named points of the broker at which a test can end, break, hold or slow it. How rules are
+//! written says `crates/run/src/faults.rs`, whose points and rules these are; here is what needs
+//! the runtime, the engine's own state or the store.
 //!
-//! Without the cargo feature `faults` every point is empty. With it, `EVENKEEL_FAULTS` holds
-//! rules `point=what`, separated by `;`:
-//!
-//! - `panic`: the point panics;
-//! - `kill`: the process ends by SIGKILL, as the kernel would do it;
-//! - `hold:FILE`: the point touches `FILE.reached` and waits until `FILE` exists.
-//!
-//! A rule `point~TEXT=what` applies only where the point's subject (a job's action, say)
-//! contains `TEXT`; `point=what@N` only to the first N times that it is reached (in one process).
+//! Without the cargo feature `faults` every point is empty.
 
 #[cfg(not(feature = "faults"))]
 use std::ffi::OsString;
+#[cfg(not(feature = "faults"))]
+use std::sync::Arc;
+
+#[cfg(not(feature = "faults"))]
+use evenkeel_store::seam::Store;
 
 #[cfg(feature = "faults")]
-pub use armed::{environment, hit, hit_about};
+mod store;
+
+#[cfg(feature = "faults")]
+pub(crate) use armed::share;
+#[cfg(feature = "faults")]
+pub use armed::{environment, hit, hit_about, store};
 
 /// A point that is always passed.
 #[cfg(not(feature = "faults"))]
@@ -32,60 +36,38 @@ pub fn environment() -> Vec<(OsString, OsString)> {
     Vec::new()
 }
 
+/// The store as it is.
+#[cfg(not(feature = "faults"))]
+pub fn store(real: Arc<dyn Store>) -> Arc<dyn Store> {
+    real
+}
+
 #[cfg(feature = "faults")]
 mod armed {
-    use std::ffi::OsString;
-    use std::path::Path;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
+    use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+    use evenkeel_executor::faults::{Fault, armed, due};
+    use evenkeel_store::seam::Store;
     use tokio::runtime::{Handle, RuntimeFlavor};
 
-    const VARIABLE: &str = "EVENKEEL_FAULTS";
+    pub use evenkeel_executor::faults::environment;
 
-    struct Rule {
-        point: String,
-        about: Option<String>,
-        what: String,
-        left: AtomicU32,
+    use crate::service::Shared;
+
+    /// The service that runs here: its locks are those that a panic may meet.
+    static SHARED: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+
+    pub(crate) fn share(shared: &Arc<Shared>) {
+        *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(shared);
     }
 
-    fn rules() -> &'static [Rule] {
-        static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
-        RULES.get_or_init(|| {
-            let text = std::env::var(VARIABLE).unwrap_or_default();
-            text.split(';')
-                .filter(|rule| !rule.trim().is_empty())
-                .map(parse)
-                .collect()
-        })
-    }
-
-    fn parse(rule: &str) -> Rule {
-        let (point, what) = rule.trim().split_once('=').expect("a rule is point=what");
-        let (point, about) = match point.split_once('~') {
-            Some((point, about)) => (point, Some(about.to_owned())),
-            None => (point, None),
-        };
-        let (what, times) = match what.rsplit_once('@') {
-            Some((what, times)) => (what, times.parse().expect("@N takes a number")),
-            None => (what, u32::MAX),
-        };
-        Rule {
-            point: point.to_owned(),
-            about,
-            what: what.to_owned(),
-            left: AtomicU32::new(times),
+    /// The store with a point before and after each write.
+    pub fn store(real: Arc<dyn Store>) -> Arc<dyn Store> {
+        if armed() {
+            Arc::new(super::store::Faulty::new(real))
+        } else {
+            real
         }
-    }
-
-    /// What a child process needs for its own points to be armed.
-    pub fn environment() -> Vec<(OsString, OsString)> {
-        std::env::var_os(VARIABLE)
-            .map(|rules| (VARIABLE.into(), rules))
-            .into_iter()
-            .collect()
     }
 
     /// Reaches a point. A panic is the caller's: each point is a place of its own.
@@ -97,50 +79,50 @@ mod armed {
     /// Reaches a point; `about` is what is being worked on.
     #[track_caller]
     pub fn hit_about(point: &str, about: &str) {
-        for rule in rules() {
-            let fits = rule.point == point
-                && rule
-                    .about
-                    .as_deref()
-                    .is_none_or(|text| about.contains(text));
-            let spend = |left: u32| left.checked_sub(1);
-            if fits
-                && rule
-                    .left
-                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend)
-                    .is_ok()
-            {
-                act(&rule.what, point);
-            }
+        for fault in due(point, || about.to_owned()) {
+            act(fault, point);
         }
     }
 
     #[track_caller]
-    fn act(what: &str, point: &str) {
-        if let Some(file) = what.strip_prefix("hold:") {
-            std::fs::write(format!("{file}.reached"), point)
-                .expect("the hold file's folder is there");
-            let file = Path::new(file);
-            let wait = || {
-                while !file.exists() {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            };
+    pub(super) fn act(fault: &Fault, point: &str) {
+        if fault.waits() {
             // What else this worker of the runtime has to do goes to another one: only who
             // reached the point is held.
             match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-                Ok(_) | Err(_) => wait(),
+                Ok(RuntimeFlavor::MultiThread) => {
+                    tokio::task::block_in_place(|| fault.strike(point));
+                }
+                Ok(_) | Err(_) => fault.strike(point),
             }
-        } else if what == "kill" {
-            let me = rustix::process::getpid();
-            rustix::process::kill_process(me, rustix::process::Signal::KILL)
-                .expect("a process may kill itself");
-            std::thread::park();
-        } else if what == "panic" {
-            panic!("fault injected at {point}");
-        } else {
-            panic!("EVENKEEL_FAULTS: {what:?} at {point} is neither panic, kill nor hold:FILE");
+            return;
+        }
+        if *fault == Fault::PanicLocked
+            && let Some(shared) = {
+                let shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.upgrade()
+            }
+        {
+            shared.drivers.panic_locked(point);
+        }
+        if *fault == Fault::Wedge {
+            wedge_others();
+        }
+        fault.strike(point);
+    }
+
+    /// Gives every other worker of the runtime a task that never yields. One more than there are
+    /// workers: the last one stays with the caller's.
+    fn wedge_others() {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        for _ in 0..=runtime.metrics().num_workers() {
+            drop(runtime.spawn(async {
+                loop {
+                    std::thread::park();
+                }
+            }));
         }
     }
 }

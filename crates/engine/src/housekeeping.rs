@@ -14,11 +14,11 @@ use evenkeel_store::error::StoreError;
 use tokio::time::timeout;
 
 use crate::service::Shared;
-use crate::{guard, state_folders};
+use crate::{faults, guard, state_folders, steps};
 
 /// Between two looks at deadlines.
 const DEADLINES_EVERY: Duration = Duration::from_secs(1);
-/// Between two signs of life of this boot.
+/// Between two signs of life of this boot, at most: see [`sign_every`].
 const SIGN_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks whether recovery has been everywhere.
 const RECOVERED_EVERY: Duration = Duration::from_millis(200);
@@ -39,17 +39,24 @@ pub(crate) async fn deadlines(shared: Arc<Shared>) {
 
 /// Each sign of life is a write to the disk, and tells no more than how long a lost run lived.
 pub(crate) async fn signs_of_life(shared: Arc<Shared>) {
-    every(&shared, "signs of life", SIGN_EVERY, || async {
+    every(&shared, "signs of life", sign_every(&shared), || async {
         let options = &shared.options;
         options.store.boot_seen(options.boot, shared.now()).await
     })
     .await;
 }
 
+/// So often that a boot which served for a quiet period is known to have done so, give or take a
+/// quarter.
+fn sign_every(shared: &Shared) -> Duration {
+    let quarter = shared.options.hold_quiet / 4;
+    quarter.clamp(Duration::from_millis(100), SIGN_EVERY)
+}
+
 pub(crate) async fn runs(shared: Arc<Shared>) {
     // Before the first pass of recovery a run that nobody has taken over is not one that nobody
-    // claims.
-    while !shared.recovered.load(Ordering::SeqCst) {
+    // claims. And what brokers died of in a row may have been this.
+    while !(shared.recovered.load(Ordering::SeqCst) && shared.holds.is_judged()) {
         tokio::select! {
             () = tokio::time::sleep(RECOVERED_EVERY) => {}
             () = shared.ending.cancelled() => return,
@@ -71,16 +78,14 @@ where
     F: Future<Output = Result<(), StoreError>>,
 {
     while !shared.ending.is_cancelled() {
-        match guard::catch(AssertUnwindSafe(work())).await {
+        let round = async {
+            faults::hit_about("engine.housekeeping", name);
+            work().await
+        };
+        match guard::catch(AssertUnwindSafe(round)).await {
             Ok(Ok(())) => shared.trouble(name, None),
             Ok(Err(error)) => shared.trouble(name, Some(error.to_string())),
-            Err(panic) => {
-                tracing::error!(
-                    location = panic.location,
-                    said = panic.message,
-                    "{name} panicked"
-                );
-            }
+            Err(panic) => return shared.is_broken(name, &panic),
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -113,6 +118,9 @@ async fn forget(shared: &Arc<Shared>) -> Result<(), StoreError> {
 /// A run folder is made after its attempt is committed, so that a folder which no row claims,
 /// looked up *after* the folder was seen, belongs to an attempt that has ended.
 async fn clear_runs(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    if shared.holds.is_for_deaths() {
+        return Ok(());
+    }
     let runs = match shared.options.executor.runs().await {
         Ok(runs) => runs,
         Err(error) => {
@@ -129,9 +137,12 @@ async fn clear_runs(shared: &Arc<Shared>) -> Result<(), StoreError> {
             .into_iter()
             .collect();
         for attempt in some.iter().filter(|attempt| !claimed.contains(attempt)) {
-            let why = match timeout(ONE_RUN, clear_run(shared, *attempt)).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(why)) => why,
+            // Whose clearing kills has no job left to pay: it is named, and panics stay with it.
+            let step = steps::of(shared, *attempt, None, clear_run(shared, *attempt));
+            let why = match timeout(ONE_RUN, guard::catch(AssertUnwindSafe(step))).await {
+                Ok(Ok(Ok(()))) => continue,
+                Ok(Ok(Err(why))) => why,
+                Ok(Err(panic)) => format!("clearing it panicked at {}", panic.location),
                 Err(_) => "it takes too long".to_owned(),
             };
             tracing::warn!(%attempt, why, "a run that no job claims is left");

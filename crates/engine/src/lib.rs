@@ -8,11 +8,13 @@ pub mod ask;
 pub mod catalog;
 pub mod engine;
 pub mod faults;
+pub mod hold;
 pub mod options;
 pub mod world;
 
 mod attempt;
 mod claims;
+mod deaths;
 mod drivers;
 mod guard;
 mod housekeeping;
@@ -21,8 +23,11 @@ mod parameters;
 mod recovery;
 mod service;
 mod state_folders;
+mod steps;
 mod submit;
 
-pub use engine::{Engine, EngineStatus};
-pub use options::{OnShutdown, Options};
+pub use engine::{Alone, Engine, EngineStatus, LastDeath};
+pub use hold::Held;
+pub use options::{Deaths, NoDeaths, OnShutdown, Options};
 pub use service::{Service, StartError};
+pub use steps::BlackBoxes;

@@ -39,6 +39,10 @@ pub(crate) async fn clear(shared: &Arc<Shared>, job: JobId) -> Result<Marked, St
         .store
         .clear_suspicion(job, ACTOR, shared.now())
         .await?;
+    // By now its attempt's death is none of a solo run, on record.
+    if matches!(marked, Marked::Done | Marked::Already) {
+        shared.drivers.end_solo(job);
+    }
     shared.wake.notify_one();
     Ok(marked)
 }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_core::boot::DeathRecord;
 use evenkeel_core::ids::{BootId, RunRootId};
 use evenkeel_executor::Executor;
 use evenkeel_store::seam::Store;
 use uuid::Uuid;
 
+use crate::steps::BlackBoxes;
 use crate::world::World;
 
 /// What becomes of runs under way when the broker is asked to end.
@@ -18,6 +20,22 @@ pub enum OnShutdown {
     Detach,
     /// They are waited for up to `drain_limit`, then stopped at no charge.
     Drain,
+}
+
+/// Where it is written how earlier boots ended: by their wardens.
+pub trait Deaths: Send + Sync + std::fmt::Debug {
+    /// How a boot ended, if somebody saw it. May block on a small file.
+    fn of(&self, boot: BootId) -> Option<DeathRecord>;
+}
+
+/// Nobody saw any boot end.
+#[derive(Clone, Copy, Debug)]
+pub struct NoDeaths;
+
+impl Deaths for NoDeaths {
+    fn of(&self, _boot: BootId) -> Option<DeathRecord> {
+        None
+    }
 }
 
 /// All that an engine needs.
@@ -41,6 +59,8 @@ pub struct Options {
     pub store: Arc<dyn Store>,
     /// Starts runs.
     pub executor: Arc<dyn Executor>,
+    /// Names what is being worked on. Without it a job that kills the broker goes unnoticed.
+    pub black_boxes: Option<BlackBoxes>,
     /// Time, names, chance.
     pub world: Arc<dyn World>,
     /// Most runs at once.
@@ -61,10 +81,14 @@ pub struct Options {
     pub grace: Duration,
     /// Between two looks at jobs without a driver, deadlines and retention.
     pub reconcile_every: Duration,
+    /// Unexplained deaths of brokers in a row after which the next one starts no run; at least 1.
+    pub hold_after: u32,
     /// How long a hold lasts after the last reason for it.
     pub hold_quiet: Duration,
     /// What becomes of runs when the broker ends.
     pub on_shutdown: OnShutdown,
     /// How long a drain waits.
     pub drain_limit: Duration,
+    /// How earlier boots ended.
+    pub deaths: Arc<dyn Deaths>,
 }

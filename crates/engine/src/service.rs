@@ -1,45 +1,43 @@
 //! Starts an engine and ends it.
 
-use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use evenkeel_core::ids::JobId;
+use evenkeel_core::ids::{BootId, JobId};
 use evenkeel_core::panics::PanicLedger;
 use evenkeel_core::time::Timestamp;
+use evenkeel_executor::blocking::{self, Unfinished};
+use evenkeel_executor::panics;
 use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::NewBoot;
-use tokio::sync::{Notify, broadcast};
-use tokio::time::Instant;
+use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Keeper;
 use crate::drivers::Drivers;
-use crate::engine::{Engine, EngineStatus};
+use crate::engine::{Alone, Engine, EngineStatus, LastDeath};
+use crate::guard::Caught;
+use crate::hold::Holds;
 use crate::options::{OnShutdown, Options};
 use crate::{attempt, claims, guard, housekeeping, recovery};
 
 /// Finished jobs that a waiter may lag behind by before it looks the job up itself.
 const FINISHED_BACKLOG: usize = 1_024;
 
+/// How long an end waits for a store that may hang; a lock that somebody else holds is given up
+/// before.
+const DRAIN_MARK_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The boot could not be registered.
+    /// The boot could not be registered, or what is held could not be read.
     #[error("the boot could not be registered: {0}")]
     Store(#[from] StoreError),
-}
-
-/// No new run starts.
-#[derive(Debug)]
-struct Hold {
-    reason: String,
-    /// When it last was given a reason.
-    since: Instant,
 }
 
 /// What the loops, the drivers and the handle share.
@@ -53,14 +51,24 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
     /// Names of jobs that have become final.
     pub(crate) finished: broadcast::Sender<JobId>,
-    /// No new run starts, for this reason.
-    held: Mutex<Option<Hold>>,
+    pub(crate) holds: Holds,
+    /// Whose turn to run alone it is.
+    alone: Mutex<Option<Alone>>,
     /// What keeps a loop from getting on, by its name.
     troubles: Mutex<BTreeMap<&'static str, String>>,
     pub(crate) panics: Mutex<PanicLedger>,
+    /// Dead boots of which it is known whether their exclusive step was all that went wrong: `true`
+    /// if it was not.
+    judged: Mutex<BTreeMap<BootId, bool>>,
     pub(crate) recovered: AtomicBool,
     /// The last pass of recovery left nothing undone.
     pub(crate) settled: AtomicBool,
+    /// The last end of an earlier boot that nobody asked for; known after recovery's first pass.
+    pub(crate) last_death: OnceLock<Option<LastDeath>>,
+    /// Boots whose end has been taken over from their wardens; as many as were open at the start.
+    deaths_taken: Mutex<HashSet<BootId>>,
+    /// Which of the tasks that all share has panicked first, if any has.
+    broken: watch::Sender<Option<&'static str>>,
     /// No further claims; loops end.
     pub(crate) ending: CancellationToken,
     /// Drivers let go of their runs.
@@ -75,23 +83,32 @@ impl Shared {
         self.options.world.now()
     }
 
-    /// Why no new run starts, if so. A hold ends after a quiet period.
+    /// Why no new run starts, if so: held, or no job can be claimed.
     pub(crate) fn held(&self) -> Option<String> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held
-            .as_ref()
-            .is_some_and(|hold| hold.since.elapsed() >= self.options.hold_quiet)
-        {
-            tracing::warn!("held no longer: nothing was wrong for a while");
-            *held = None;
-        }
-        held.as_ref().map(|hold| hold.reason.clone())
+        self.holds
+            .line()
+            .or_else(|| self.trouble_with(claims::NAME))
     }
 
-    pub(crate) fn hold(&self, reason: String) {
-        tracing::error!(reason, "held: no new run starts");
-        let since = Instant::now();
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Hold { reason, since });
+    /// Whose turn to run alone it is, if it is a suspect's.
+    pub(crate) fn alone(&self) -> Option<Alone> {
+        let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        alone.clone()
+    }
+
+    /// Notes whose turn it is, and says whose it was.
+    pub(crate) fn tell_alone(&self, now: Option<Alone>) -> Option<Alone> {
+        let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut alone, now)
+    }
+
+    pub(crate) fn judged(&self) -> MutexGuard<'_, BTreeMap<BootId, bool>> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether more went wrong with a dead boot than its exclusive step.
+    pub(crate) fn spoilt(&self, boot: BootId) -> bool {
+        self.judged().get(&boot).copied().unwrap_or(false)
     }
 
     /// Notes what keeps a loop from getting on, or that nothing does any more. Logged when it is
@@ -118,13 +135,41 @@ impl Shared {
         troubles.get(with).cloned()
     }
 
+    pub(crate) fn deaths_taken(&self) -> MutexGuard<'_, HashSet<BootId>> {
+        self.deaths_taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn job_finished(&self, job: JobId) {
         // Nobody waiting is no failure.
         drop(self.finished.send(job));
         self.wake.notify_one();
     }
 
-    /// Starts a named task that is waited for at the end, and whose panic stays with it.
+    /// A task that all jobs share has panicked. What it left half done cannot be known, so that
+    /// nothing is claimed any more and whoever runs this engine has it hand over: a clean start
+    /// mends it. No job is charged for what is not about one.
+    pub(crate) fn is_broken(&self, task: &'static str, panic: &Caught) {
+        tracing::error!(
+            task,
+            location = panic.location,
+            said = panic.words(),
+            "a task that all jobs share panicked"
+        );
+        self.break_down(task);
+    }
+
+    fn break_down(&self, what: &'static str) {
+        self.ending.cancel();
+        self.broken.send_if_modified(|broken| {
+            let first = broken.is_none();
+            broken.get_or_insert(what);
+            first
+        });
+    }
+
+    /// Starts a named task that is waited for at the end, and whose panic stays with it: a job's.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         name: &'static str,
@@ -138,13 +183,31 @@ impl Shared {
         drop(self.tasks.spawn(guarded));
     }
 
+    /// As [`Self::spawn`], but a task that all jobs share, without which this engine is broken.
+    fn spawn_shared(
+        self: &Arc<Self>,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        let guarded = async move {
+            if let Err(panic) = guard::catch(AssertUnwindSafe(task)).await {
+                shared.is_broken(name, &panic);
+            }
+        };
+        drop(self.tasks.spawn(guarded));
+    }
+
     pub(crate) async fn status(&self) -> EngineStatus {
         EngineStatus {
             boot: self.options.boot,
             started_at: self.started_at,
             recovered: self.recovered.load(Ordering::SeqCst),
             unrecovered: self.trouble_with(recovery::NAME),
-            held: self.held().or_else(|| self.trouble_with(claims::NAME)),
+            holds: self.holds.all(),
+            alone: self.alone(),
+            unclaimed: self.trouble_with(claims::NAME),
+            last_death: self.last_death.get().cloned().flatten(),
             draining: self.ending.is_cancelled(),
             driving: self.drivers.count(),
             concurrency: self.options.concurrency,
@@ -171,16 +234,28 @@ impl Shared {
     }
 }
 
-/// Runs blocking work on the runtime's threads for it.
+/// Does blocking work that its caller can do without.
 ///
 /// # Errors
-/// The work panicked, or the runtime is ending.
+/// The work panicked, or the runtime is ending: a text with the place of the panic, and none of its
+/// words.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| error.to_string())
+    let done = blocking::run(work).await;
+    done.map_err(|error| error.to_string())
+}
+
+/// Does blocking work that a step needs: its panic is the step's, for the guard that catches it.
+pub(crate) async fn step_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    match blocking::run(work).await {
+        Ok(done) => done,
+        Err(Unfinished::Panicked(panic)) => panic.resume(),
+        // The step ends here with the runtime. It has failed at nothing: the next boot takes it up.
+        Err(Unfinished::CutOff) => std::future::pending().await,
+    }
 }
 
 /// A running engine's owner: whoever holds it ends it.
@@ -195,8 +270,11 @@ impl Service {
     /// # Errors
     /// The store does not take the boot.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        guard::install_hook();
+        panics::install_hook();
         let now = options.world.now();
+        // Whoever registers has nothing left that could fail: what tries again would look like
+        // brokers that die in a row.
+        let holds = Holds::load(&options, now).await?;
         options
             .store
             .open_boot(&NewBoot {
@@ -219,10 +297,15 @@ impl Service {
             drivers: Drivers::default(),
             wake: Notify::new(),
             finished: broadcast::channel(FINISHED_BACKLOG).0,
-            held: Mutex::new(None),
+            holds,
+            alone: Mutex::default(),
             troubles: Mutex::default(),
             panics: Mutex::new(PanicLedger::default()),
+            judged: Mutex::default(),
             recovered: AtomicBool::new(false),
+            last_death: OnceLock::new(),
+            deaths_taken: Mutex::default(),
+            broken: watch::Sender::new(None),
             settled: AtomicBool::new(false),
             ending: CancellationToken::new(),
             letting_go: CancellationToken::new(),
@@ -230,16 +313,19 @@ impl Service {
             tasks: TaskTracker::new(),
             options,
         });
+        #[cfg(feature = "faults")]
+        crate::faults::share(&shared);
         shared.reload_catalog().await;
-        shared.spawn("recovery", recovery::run(Arc::clone(&shared)));
-        shared.spawn("claims", claims::run(Arc::clone(&shared)));
-        shared.spawn("deadlines", housekeeping::deadlines(Arc::clone(&shared)));
-        shared.spawn(
+        shared.spawn_shared("recovery", recovery::run(Arc::clone(&shared)));
+        shared.spawn_shared("claims", claims::run(Arc::clone(&shared)));
+        shared.spawn_shared("deadlines", housekeeping::deadlines(Arc::clone(&shared)));
+        shared.spawn_shared(
             "signs of life",
             housekeeping::signs_of_life(Arc::clone(&shared)),
         );
-        shared.spawn("unclaimed runs", housekeeping::runs(Arc::clone(&shared)));
-        shared.spawn("retention", housekeeping::retention(Arc::clone(&shared)));
+        shared.spawn_shared("unclaimed runs", housekeeping::runs(Arc::clone(&shared)));
+        shared.spawn_shared("the store's watch", watch_store(Arc::clone(&shared)));
+        shared.spawn_shared("retention", housekeeping::retention(Arc::clone(&shared)));
         Ok(Self { shared })
     }
 
@@ -250,25 +336,64 @@ impl Service {
         }
     }
 
+    /// Until a task that all jobs share has panicked; says which. The engine claims nothing any
+    /// more, and is to be ended by [`Self::shutdown`], which hands over.
+    pub async fn broken(&self) -> &'static str {
+        let mut broken = self.shared.broken.subscribe();
+        loop {
+            if let Some(task) = *broken.borrow_and_update() {
+                return task;
+            }
+            if broken.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
     /// Ends the engine: leaves the drain mark before it waits for anything, claims nothing
     /// more, and lets go of the runs or waits for them.
-    pub async fn shutdown(self) {
-        let shared = self.shared;
+    pub async fn shutdown(&self) {
+        let on_shutdown = self.shared.options.on_shutdown;
+        self.end(on_shutdown, None).await;
+    }
+
+    /// As [`Self::shutdown`], but the runs go on whatever is configured: for an engine whose
+    /// successor waits already. It may be asked for in the midst of a [`Self::shutdown`], whose
+    /// future is then dropped.
+    pub async fn hand_over(&self) {
+        self.end(OnShutdown::Detach, None).await;
+    }
+
+    /// As [`Self::shutdown`], where nobody has asked for it: `what` has panicked, which is put on
+    /// record with the drain mark. `followed` says that the next process starts at once and nothing
+    /// ends the runs: they go on then, whatever is configured.
+    pub async fn give_up(&self, what: &'static str, followed: bool) {
+        let on_shutdown = if followed {
+            OnShutdown::Detach
+        } else {
+            self.shared.options.on_shutdown
+        };
+        self.end(on_shutdown, Some(what)).await;
+    }
+
+    async fn end(&self, on_shutdown: OnShutdown, broke: Option<&'static str>) {
+        let shared = &self.shared;
         shared.ending.cancel();
         shared.wake.notify_one();
-        if let Err(error) = shared
+        let mark = shared
             .options
             .store
-            .mark_drained(shared.options.boot, shared.now())
-            .await
-        {
-            tracing::error!(%error, "the drain mark could not be left");
+            .mark_drained(shared.options.boot, broke, shared.now());
+        match tokio::time::timeout(DRAIN_MARK_LIMIT, mark).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the drain mark could not be left"),
+            // If somebody asked for the end, a warden has the same on record; else it counts as a death.
+            Err(_) => tracing::error!("the drain mark is not waited for: the store hangs"),
         }
-        if shared.options.on_shutdown == OnShutdown::Drain {
-            attempt::wait_for_drivers(&shared, shared.options.drain_limit).await;
+        if on_shutdown == OnShutdown::Drain {
+            attempt::wait_for_drivers(shared, shared.options.drain_limit).await;
             shared.stopping_runs.cancel();
-            attempt::wait_for_drivers(&shared, shared.options.grace + Duration::from_secs(10))
-                .await;
+            attempt::wait_for_drivers(shared, shared.options.grace + Duration::from_secs(10)).await;
         }
         shared.letting_go.cancel();
         shared.tasks.close();
@@ -281,11 +406,9 @@ impl Service {
     }
 }
 
-/// What a panic carried, as text.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a text".to_owned())
+async fn watch_store(shared: Arc<Shared>) {
+    tokio::select! {
+        what = shared.options.store.broken() => shared.break_down(what),
+        () = shared.ending.cancelled() => {}
+    }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use evenkeel_core::ids::InstanceUid;
 use evenkeel_store::error::StoreError;
 
-use crate::service::{Shared, run_blocking};
+use crate::faults;
+use crate::service::{Shared, run_blocking, step_blocking};
 
 const STATE: &str = "state";
 const LOOK_UP_AT_ONCE: usize = 500;
@@ -29,14 +30,16 @@ fn path(shared: &Shared, instance: InstanceUid) -> PathBuf {
 pub(crate) async fn make(shared: &Arc<Shared>, instance: InstanceUid) -> Result<PathBuf, String> {
     let folder = path(shared, instance);
     let made = folder.clone();
-    run_blocking(move || {
+    faults::hit("engine.make_state.before");
+    step_blocking(move || {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(made)
     })
-    .await?
+    .await
     .map_err(|error| format!("{}: {error}", folder.display()))?;
+    faults::hit("engine.make_state.after");
     Ok(folder)
 }
 
@@ -85,6 +88,7 @@ async fn list(shared: &Arc<Shared>) -> Vec<InstanceUid> {
 pub(crate) async fn remove(shared: &Arc<Shared>, instance: InstanceUid) {
     let folder = path(shared, instance);
     let gone = folder.clone();
+    faults::hit("engine.remove_state.before");
     let removed = match run_blocking(move || fs::remove_dir_all(gone)).await {
         Ok(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
         Ok(_) => Ok(()),
@@ -93,4 +97,5 @@ pub(crate) async fn remove(shared: &Arc<Shared>, instance: InstanceUid) {
     if let Err(error) = removed {
         tracing::warn!(folder = %folder.display(), error, "a state folder was left behind");
     }
+    faults::hit("engine.remove_state.after");
 }

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::jobs::JobsCommand;
 use crate::commands::osb::OsbCommand;
+use crate::output;
 
 /// An Open Service Broker whose jobs survive the broker, and whose broker survives its jobs
 #[derive(Debug, Parser)]
@@ -17,7 +18,7 @@ use crate::commands::osb::OsbCommand;
 )]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not found, 4 broker not \
-reached,\n5 not authorised, 6 does not apply, 7 still in progress; 10 to 14 of serve (docs/config.md)."
+reached,\n5 not authorised, 6 does not apply, 7 still in progress; 10 to 15 of serve (docs/config.md)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -28,11 +29,28 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker
     Serve(ServeArgs),
+    /// Watch the promises kept: a real broker under load, killed again and again
+    Demo(DemoArgs),
     /// Show how the broker stands; exit code 1 if it is not ready
     Status {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Start no new run; what runs goes on, and all requests are served
+    Hold {
+        /// Why, for whoever looks next
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Start runs again, whatever held them
+    Release {
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// List the lives of the broker, and how they ended
+    Boots(BootsArgs),
     /// List, look into and decide about jobs
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -45,12 +63,37 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// How long orders stream in; the end takes a little longer
+    #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(10..=75))]
+    pub(crate) seconds: u64,
+    /// Keep the folder with the broker's data and log, also if all went well
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BootsArgs {
+    /// At most this many, newest first
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArg,
-    /// How long to wait for a data folder that another broker still holds, in seconds
+    /// How long to wait for addresses and a data folder that another broker has, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub(crate) lock_wait: u64,
+    /// Run the broker in this process, without a warden that restarts it: for hosts where
+    /// something else does
+    #[arg(long)]
+    pub(crate) no_warden: bool,
     /// How to write the log to standard error; EVENKEEL_LOG says what (info, debug, evenkeel_engine=trace, …)
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     pub(crate) log_format: LogFormat,
@@ -64,6 +107,17 @@ pub(crate) enum LogFormat {
     Human,
     /// One JSON object a line
     Json,
+}
+
+impl LogFormat {
+    /// Whether the log is for people, as its stream is now.
+    pub(crate) fn is_human(self) -> bool {
+        match self {
+            Self::Auto => output::is_terminal(),
+            Self::Human => true,
+            Self::Json => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

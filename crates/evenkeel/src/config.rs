@@ -3,16 +3,16 @@
 //! Parsed once into meaning: whoever holds a [`Config`] need not check anything again. Relative
 //! paths are relative to the file's folder; the store's is relative to `data_dir`.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use uuid::Uuid;
 
 pub(crate) use error::{ConfigError, Problem};
 pub(crate) use examine::Finding;
 pub(crate) use raw::{Containment, DeletedAs, OnShutdown};
+pub(crate) use source::Source;
 pub(crate) use units::{Count, Time};
 
 mod error;
@@ -21,13 +21,11 @@ mod place;
 mod raw;
 mod resolve;
 mod show;
+mod source;
 mod units;
 
 /// The file that is read where none is named.
 pub(crate) const DEFAULT_FILE: &str = "evenkeel.toml";
-
-/// A larger file is no configuration.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// What the operator wants, checked.
 #[derive(Clone, Debug)]
@@ -45,6 +43,10 @@ pub(crate) struct Config {
     pub(crate) jobs: Jobs,
     pub(crate) process: Process,
     pub(crate) recovery: Recovery,
+    /// How long a broker may not turn until the warden ends it; none: for ever.
+    pub(crate) watchdog: Option<Duration>,
+    /// The longest pause before the broker is started again.
+    pub(crate) restart_pause: Time,
     pub(crate) on_shutdown: OnShutdown,
     pub(crate) drain_limit: Time,
 }
@@ -119,14 +121,9 @@ pub(crate) struct Recovery {
 }
 
 impl Config {
-    /// Reads the named file; without one `evenkeel.toml` of the current folder, or, if there is
-    /// none, the defaults.
+    /// Reads the configuration and understands it.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
-        let default = Path::new(DEFAULT_FILE);
-        match named.or_else(|| default.exists().then_some(default)) {
-            Some(file) => Self::parse(Some(file), &read(file)?),
-            None => Self::parse(None, ""),
-        }
+        Source::read(named)?.config()
     }
 
     /// From the text of a file, which none stands for no file at all.
@@ -142,33 +139,6 @@ impl Config {
     pub(crate) fn examples(&self) -> PathBuf {
         self.data_dir.join("examples")
     }
-}
-
-fn read(file: &Path) -> Result<String, ConfigError> {
-    let problem = |message: String, hint: Option<&str>| ConfigError {
-        problems: vec![Problem {
-            file: Some(file.to_owned()),
-            at: None,
-            key: String::new(),
-            message,
-            hint: hint.map(str::to_owned),
-        }],
-    };
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|opened| opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| {
-            let hint = (error.kind() == std::io::ErrorKind::NotFound)
-                .then_some("`evenkeel config show` prints a whole file to start from");
-            problem(format!("cannot be read: {error}"), hint)
-        })?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(problem("is larger than 1 MiB".to_owned(), None));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        problem(format!("is not UTF-8 at byte {at}"), None)
-    })
 }
 
 #[cfg(test)]

@@ -32,6 +32,17 @@ pub(crate) enum Exit {
     WrongKey = 13,
     /// The store cannot be used: damaged, or written by a newer release.
     Store = 14,
+    /// `serve` handed over: what all jobs share failed, or its warden died.
+    HandedOver = 15,
+}
+
+impl Exit {
+    /// Whether a broker that ends so would only do so again: somebody has to change something.
+    pub(crate) fn is_final(code: u8) -> bool {
+        [Self::Usage, Self::Listen, Self::DataDir, Self::Locked]
+            .iter()
+            .any(|exit| *exit as u8 == code)
+    }
 }
 
 /// The end of a command that did not succeed.

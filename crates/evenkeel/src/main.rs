@@ -3,12 +3,14 @@
 mod cli;
 mod commands;
 mod config;
+mod demo;
 mod fail;
 mod files;
 mod ids;
 mod output;
 mod secrets;
 mod serve;
+mod warden;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -25,23 +27,30 @@ fn main() -> ExitCode {
         evenkeel_engine::faults::hit("shim.first");
         evenkeel_run::shim::main(args);
     }
-    match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match run(Cli::parse()) {
+        Ok(code) => code,
         Err(failure) => {
             output::failure(&failure);
             failure.exit.into()
         }
-    }
+    };
+    output::flush();
+    code
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
-    match cli.command {
-        Command::Serve(args) => serve::run(&args),
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let done = match cli.command {
+        Command::Serve(args) => return serve::run(&args),
+        Command::Demo(args) => alone(demo::run(&args)),
         Command::Config(command) => commands::config::run(&command),
         Command::Status { admin } => alone(commands::status::run(&admin)),
+        Command::Hold { reason, admin } => alone(commands::hold::hold(reason, &admin)),
+        Command::Release { admin } => alone(commands::hold::release(&admin)),
+        Command::Boots(args) => alone(commands::boots::run(&args)),
         Command::Jobs(command) => alone(commands::jobs::run(command)),
         Command::Osb(command) => alone(commands::osb::run(command)),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a command on this thread.

@@ -1,12 +1,63 @@
 //! The one place that writes to standard output and standard error: data to the one, messages to
 //! the other.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::fail::{Exit, Failure};
+use queue::Queue;
+
+mod queue;
+
+/// How long messages that nobody reads are waited for at the end.
+const LAST_MESSAGES: Duration = Duration::from_millis(500);
+
+/// What messages pass through on their way, if they do not go straight to standard error.
+static MESSAGES: OnceLock<Queue> = OnceLock::new();
+
+/// From now on messages go there, and nobody waits for a reader: a thread writes them, and `tell`
+/// is told how many it has had to drop. Said once, before there are any.
+///
+/// # Errors
+/// There can be no further thread.
+pub(crate) fn through_queue(stream: File, tell: impl Fn(u64) + Send + 'static) -> io::Result<()> {
+    let queue = Queue::start(stream, tell)?;
+    MESSAGES.get_or_init(|| queue);
+    Ok(())
+}
+
+/// Waits until the messages are with their reader, but not for ever.
+pub(crate) fn flush() {
+    flush_within(LAST_MESSAGES);
+}
+
+/// As [`flush`], for at most `limit`.
+pub(crate) fn flush_within(limit: Duration) {
+    if let Some(queue) = MESSAGES.get() {
+        queue.flush(limit);
+    }
+}
+
+/// Where messages go.
+pub(crate) fn messages() -> Box<dyn Write> {
+    match MESSAGES.get() {
+        Some(queue) => Box::new(queue),
+        None => Box::new(io::stderr()),
+    }
+}
+
+/// Whether a person may be reading the messages.
+pub(crate) fn is_terminal() -> bool {
+    match MESSAGES.get() {
+        Some(queue) => queue.stream().is_terminal(),
+        None => io::stderr().is_terminal(),
+    }
+}
 
 /// Writes a line of data.
 ///
@@ -82,7 +133,7 @@ pub(crate) fn hint(text: &str) {
 
 fn message(kind: &str, text: &str) {
     // Nothing is left to tell it to if standard error is gone.
-    drop(writeln!(io::stderr().lock(), "{kind}{text}"));
+    drop(messages().write_all(format!("{kind}{text}\n").as_bytes()));
 }
 
 /// A text from outside on one line: what could move the cursor, change colours or reorder letters

@@ -8,9 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use evenkeel_core::attempt::{Containment, RunReport};
 use evenkeel_core::bundle::Limits;
+use evenkeel_core::forensics::Forensics;
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::time::Timestamp;
-use evenkeel_run::{LogTail, RunError};
+use evenkeel_run::{LogTail, RunError, Standing};
 use tokio::sync::mpsc;
 
 /// Runs of one kind. Every method may be repeated, and may be cancelled at any point by dropping
@@ -31,6 +32,20 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// No answer can be given now.
     async fn probe(&self, attempt: AttemptId) -> Result<Probe, ExecutorError>;
 
+    /// Whether a run is over, without understanding what it left: for one whose record may be what
+    /// kills its reader. `Over` is a fence, as in [`Self::probe`].
+    ///
+    /// # Errors
+    /// No answer can be given now.
+    async fn standing(&self, attempt: AttemptId) -> Result<Standing, ExecutorError>;
+
+    /// Whether the run's action began, nobody watches over it any more, and no record of its end is
+    /// there. No fence, and nothing of what it left is understood.
+    ///
+    /// # Errors
+    /// No answer can be given now.
+    async fn is_lost(&self, attempt: AttemptId) -> Result<bool, ExecutorError>;
+
     /// Waits until the run is no longer simply alive, whoever started it, and passes on lines of
     /// progress; a line that finds no room in the channel is overtaken by the next one.
     ///
@@ -49,12 +64,12 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// The wish could not be passed on.
     async fn stop(&self, attempt: AttemptId, grace: Duration) -> Result<(), ExecutorError>;
 
-    /// Ends the supervisor of a run if it is silent ([`WatchEnd::Silent`]) still. What it leaves
-    /// is [`Probe::Lingering`].
+    /// Ends the supervisor of a run if it is silent ([`WatchEnd::Silent`]) still; says whether it
+    /// did. What it leaves is [`Probe::Lingering`].
     ///
     /// # Errors
     /// It could not be ended.
-    async fn end_silent(&self, attempt: AttemptId) -> Result<(), ExecutorError>;
+    async fn end_silent(&self, attempt: AttemptId) -> Result<bool, ExecutorError>;
 
     /// Ends what a dead supervisor left; says whether nothing is left.
     ///
@@ -100,6 +115,16 @@ pub trait Executor: Send + Sync + fmt::Debug {
     async fn silence(&self, attempt: AttemptId) -> Result<Option<Duration>, ExecutorError> {
         let _: AttemptId = attempt;
         Ok(None)
+    }
+
+    /// What there is to tell of a run that is over, whether it left a record of its end or not,
+    /// until it is concluded. For people: nothing is decided by it.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    async fn remains(&self, attempt: AttemptId) -> Result<Remains, ExecutorError> {
+        let _: AttemptId = attempt;
+        Ok(Remains::default())
     }
 
     /// Whether there is too little room for another run.
@@ -169,6 +194,23 @@ pub enum Probe {
     Exited(Box<RunReport>),
     /// It is gone, and nobody wrote down how it ended.
     Vanished,
+}
+
+/// What there is to tell of a run that is over; what is not known is left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Remains {
+    /// When its action's first instruction could run.
+    pub started_at: Option<Timestamp>,
+    /// How its tree was held.
+    pub containment: Option<Containment>,
+    /// How long ago it last showed a sign of life.
+    pub last_sign_ago: Option<Duration>,
+    /// The most memory that its tree is known to have used, in bytes.
+    pub peak_memory: Option<u64>,
+    /// Processor time of its tree, in milliseconds.
+    pub cpu_millis: Option<u64>,
+    /// All else.
+    pub forensics: Forensics,
 }
 
 /// Why a watch is over.

@@ -13,12 +13,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::time::Timestamp;
+use evenkeel_run::faults;
 use evenkeel_run::{
-    Begin, ContainmentWish, LogTail, RunAs, RunError, RunFolder, RunRoot, SilentEnd, StartTicket,
+    Begin, ContainmentWish, LogTail, RunAs, RunError, RunFolder, RunRoot, SilentEnd, Standing,
+    StartTicket,
 };
 use tokio::sync::mpsc;
 
-use crate::executor::{Executor, ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
+use crate::blocking::{self, Unfinished};
+use crate::executor::{
+    Executor, ExecutorError, Handle, Probe, Remains, RunSpec, StartError, WatchEnd,
+};
 
 /// More run folders than any host can have alive; the rest is listed when these are gone.
 const MAX_LISTED: usize = 100_000;
@@ -127,9 +132,12 @@ impl ProcessExecutor {
         work: impl FnOnce(&Inner) -> Result<T, ExecutorError> + Send + 'static,
     ) -> Result<T, ExecutorError> {
         let inner = Arc::clone(&self.inner);
-        tokio::task::spawn_blocking(move || work(&inner))
-            .await
-            .map_err(|error| ExecutorError::CutOff(error.to_string()))?
+        match blocking::run(move || work(&inner)).await {
+            Ok(done) => done,
+            // A panic there is one of the step that asked.
+            Err(Unfinished::Panicked(panic)) => panic.resume(),
+            Err(error @ Unfinished::CutOff) => Err(ExecutorError::CutOff(error.to_string())),
+        }
     }
 }
 
@@ -138,7 +146,11 @@ impl Inner {
         clippy::disallowed_methods,
         reason = "this is the home of starting processes"
     )]
-    fn spawn(&self, mut ticket: StartTicket) -> Result<(), ExecutorError> {
+    fn spawn(
+        &self,
+        mut ticket: StartTicket,
+        spec: &evenkeel_run::RunSpec,
+    ) -> Result<(), ExecutorError> {
         let program = &self.options.shim.program;
         let fail = |source| ExecutorError::Spawn {
             program: program.clone(),
@@ -160,6 +172,7 @@ impl Inner {
             .stderr(Stdio::null())
             .spawn()
             .map_err(fail)?;
+        faults::hit_with("run.spawn.after", || spec.about());
         self.children
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -182,7 +195,12 @@ impl Executor for ProcessExecutor {
             inner.reap();
             let (wanted, request, secrets) = spec::for_folder(&folder, spec, &inner.options);
             match folder.begin(&wanted, &request, &secrets)? {
-                Begin::Ready(ticket) => inner.spawn(ticket),
+                Begin::Ready(ticket) => {
+                    faults::hit_with("run.spawn.before", || wanted.about());
+                    inner.spawn(ticket, &wanted)?;
+                    faults::hit_with("run.handed_over.after", || wanted.about());
+                    Ok(())
+                }
                 Begin::Already => Ok(()),
             }
         });
@@ -199,6 +217,16 @@ impl Executor for ProcessExecutor {
 
     async fn probe(&self, attempt: AttemptId) -> Result<Probe, ExecutorError> {
         self.on_folder(attempt, |_, folder| Ok(report::probe(folder.probe()?)))
+            .await
+    }
+
+    async fn standing(&self, attempt: AttemptId) -> Result<Standing, ExecutorError> {
+        self.on_folder(attempt, |_, folder| Ok(folder.standing()?))
+            .await
+    }
+
+    async fn is_lost(&self, attempt: AttemptId) -> Result<bool, ExecutorError> {
+        self.on_folder(attempt, |_, folder| Ok(folder.is_lost()?))
             .await
     }
 
@@ -219,10 +247,11 @@ impl Executor for ProcessExecutor {
         .await
     }
 
-    async fn end_silent(&self, attempt: AttemptId) -> Result<(), ExecutorError> {
+    async fn end_silent(&self, attempt: AttemptId) -> Result<bool, ExecutorError> {
         self.on_folder(attempt, move |inner, folder| {
             match folder.end_silent(inner.options.silent_after)? {
-                SilentEnd::NotAlive | SilentEnd::NotSilent { .. } | SilentEnd::Ended => Ok(()),
+                SilentEnd::Ended => Ok(true),
+                SilentEnd::NotAlive | SilentEnd::NotSilent { .. } => Ok(false),
                 SilentEnd::StillThere => Err(ExecutorError::StillThere { attempt }),
             }
         })
@@ -273,6 +302,11 @@ impl Executor for ProcessExecutor {
 
     async fn silence(&self, attempt: AttemptId) -> Result<Option<Duration>, ExecutorError> {
         self.on_folder(attempt, |_, folder| Ok(folder.heartbeat_age()?))
+            .await
+    }
+
+    async fn remains(&self, attempt: AttemptId) -> Result<Remains, ExecutorError> {
+        self.on_folder(attempt, |_, folder| Ok(report::remains(&folder)))
             .await
     }
 

@@ -7,8 +7,9 @@
 //! nanoseconds and no system call.
 //!
 //! A step of a suspect is *exclusive*: none of another job is taken at the same time, so that a
-//! death in it is nobody else's. Nobody waits for long: after [`PATIENCE`] the others go on, and
-//! the step counts as shared.
+//! death in it is nobody else's. Others wait as long as it says ([`Alone::patience`]); then they go
+//! on, and the step counts as shared. Where the host itself went down before, it is written
+//! through to the disk ([`Alone::through`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,17 +25,33 @@ use crate::root::RunRoot;
 use file::Map;
 use gate::Gate;
 
-/// How long others wait for an exclusive step, or it for them, before they go on.
-pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks of a thread that may wait.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// An attempt that is being worked on.
+/// A step that is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wish {
+    /// The attempt's id, as the sixteen bytes of a UUID.
+    pub attempt: [u8; 16],
+    /// Whether no other job may be worked on meanwhile.
+    pub alone: Option<Alone>,
+}
+
+/// How a step is kept apart from those of other jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Alone {
+    /// How long others wait for it, or it for them, before they go on.
+    pub patience: Duration,
+    /// Whether its name has to outlive the host: it is on the disk before the step begins.
+    pub through: bool,
+}
+
+/// An attempt that was being worked on, as it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Named {
     /// The attempt's id, as the sixteen bytes of a UUID.
     pub attempt: [u8; 16],
-    /// Whether no other job may be worked on meanwhile; as read: whether none was.
+    /// Whether nothing else was.
     pub exclusive: bool,
 }
 
@@ -52,15 +69,15 @@ struct Inner {
 
 thread_local! {
     /// What this thread is working on, and where that is written down.
-    static CURRENT: RefCell<Option<(BlackBox, Named)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(BlackBox, Wish)>> = const { RefCell::new(None) };
 }
 
 /// A step under way, as it is written down; it is over when this is dropped. Stays on its thread.
 #[derive(Debug)]
 pub struct Step {
     black_box: BlackBox,
-    named: Named,
-    before: Option<(BlackBox, Named)>,
+    wish: Wish,
+    before: Option<(BlackBox, Wish)>,
     slot: Option<usize>,
     // Slots belong to threads.
     _here: std::marker::PhantomData<*const ()>,
@@ -83,36 +100,39 @@ impl BlackBox {
 
     /// Begins a step on this thread, unless another job's step stands against it now: then it is
     /// to be tried again in a moment.
-    pub fn try_enter(&self, named: Named) -> Option<Step> {
-        let entry = self.inner.gate.try_enter(named, Instant::now())?;
+    pub fn try_enter(&self, wish: Wish) -> Option<Step> {
+        let Inner { map, gate } = &*self.inner;
+        let entry = gate.try_enter(wish, Instant::now())?;
         if entry.breaks_exclusive {
-            self.inner.map.spoil();
+            map.spoil();
         }
-        if entry.exclusive {
-            self.inner.map.begin_exclusive();
+        let alone = entry.alone;
+        if let Some(alone) = alone {
+            map.begin_exclusive();
+            if alone.through {
+                map.write_through(Some(wish.attempt));
+            }
         }
-        let named = Named {
-            exclusive: entry.exclusive,
-            ..named
-        };
+        let wish = Wish { alone, ..wish };
         let slot = file::slot_of_this_thread();
         if let Some(slot) = slot {
-            self.inner.map.write(slot, Some(named));
+            map.write(slot, Some(wish));
         }
-        let before = CURRENT.replace(Some((self.clone(), named)));
+        let before = CURRENT.replace(Some((self.clone(), wish)));
         Some(Step {
             black_box: self.clone(),
-            named,
+            wish,
             before,
             slot,
             _here: std::marker::PhantomData,
         })
     }
 
-    /// As [`Self::try_enter`], on a thread that may wait; never longer than twice [`PATIENCE`].
-    pub fn enter(&self, named: Named) -> Step {
+    /// As [`Self::try_enter`], on a thread that may wait: not for ever, since everybody's patience
+    /// ends.
+    pub fn enter(&self, wish: Wish) -> Step {
         loop {
-            if let Some(step) = self.try_enter(named) {
+            if let Some(step) = self.try_enter(wish) {
                 return step;
             }
             std::thread::sleep(LOOK_EVERY);
@@ -122,13 +142,18 @@ impl BlackBox {
 
 impl Drop for Step {
     fn drop(&mut self) {
+        let Inner { map, gate } = &*self.black_box.inner;
         let before = self.before.take();
         if let Some(slot) = self.slot {
-            let named = before.as_ref().map(|(_, named)| *named);
-            self.black_box.inner.map.write(slot, named);
+            map.write(slot, before.as_ref().map(|(_, wish)| *wish));
         }
         CURRENT.set(before);
-        self.black_box.inner.gate.leave(self.named);
+        gate.leave(self.wish, || {
+            // Before anybody else may be blamed: what outlives the host must not name who has left.
+            if self.wish.alone.is_some_and(|alone| alone.through) {
+                map.write_through(None);
+            }
+        });
     }
 }
 
@@ -137,7 +162,7 @@ impl Drop for Step {
 pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let current = CURRENT.with_borrow(Clone::clone);
     move || {
-        let _step = current.map(|(black_box, named)| black_box.enter(named));
+        let _step = current.map(|(black_box, wish)| black_box.enter(wish));
         work()
     }
 }
@@ -155,6 +180,16 @@ mod tests {
         (dir, root, black_box)
     }
 
+    fn wish(byte: u8, alone: bool) -> Wish {
+        Wish {
+            attempt: [byte; 16],
+            alone: alone.then_some(Alone {
+                patience: Duration::from_millis(300),
+                through: true,
+            }),
+        }
+    }
+
     fn job(byte: u8, exclusive: bool) -> Named {
         Named {
             attempt: [byte; 16],
@@ -163,21 +198,26 @@ mod tests {
     }
 
     fn read(root: &RunRoot) -> Vec<Named> {
-        named_by(root, "boot").unwrap()
+        named_by(root, "boot", false).unwrap()
+    }
+
+    /// What is read after the host went down too.
+    fn read_after_the_host(root: &RunRoot) -> Vec<Named> {
+        named_by(root, "boot", true).unwrap()
     }
 
     #[test]
     fn what_is_being_worked_on_is_named_and_nothing_else() {
         let (_dir, root, black_box) = world();
         assert_eq!(read(&root), []);
-        let step = black_box.enter(job(1, false));
+        let step = black_box.enter(wish(1, false));
         assert_eq!(read(&root), [job(1, false)]);
         std::thread::scope(|scope| {
             let (entered, ready) = mpsc::channel();
             let (over, wait) = mpsc::channel::<()>();
             let black_box = &black_box;
             scope.spawn(move || {
-                let _step = black_box.enter(job(2, false));
+                let _step = black_box.enter(wish(2, false));
                 entered.send(()).unwrap();
                 wait.recv().ok();
             });
@@ -194,7 +234,7 @@ mod tests {
     #[test]
     fn work_that_is_handed_to_another_thread_is_named_there() {
         let (_dir, root, black_box) = world();
-        let step = black_box.enter(job(1, false));
+        let step = black_box.enter(wish(1, false));
         let work = carried(|| read(&root));
         drop(step);
         assert_eq!(read(&root), []);
@@ -207,16 +247,16 @@ mod tests {
     #[test]
     fn an_exclusive_step_keeps_other_jobs_out_and_lets_its_own_in() {
         let (_dir, root, black_box) = world();
-        let suspect = black_box.enter(job(1, true));
+        let suspect = black_box.enter(wish(1, true));
         assert_eq!(read(&root), [job(1, true)]);
         std::thread::scope(|scope| {
             let black_box = &black_box;
             let root = &root;
             scope
                 .spawn(move || {
-                    assert!(black_box.try_enter(job(2, false)).is_none());
-                    assert!(black_box.try_enter(job(3, true)).is_none());
-                    let own = black_box.try_enter(job(1, true)).unwrap();
+                    assert!(black_box.try_enter(wish(2, false)).is_none());
+                    assert!(black_box.try_enter(wish(3, true)).is_none());
+                    let own = black_box.try_enter(wish(1, true)).unwrap();
                     assert_eq!(read(root), [job(1, true), job(1, true)]);
                     drop(own);
                 })
@@ -224,20 +264,20 @@ mod tests {
                 .unwrap();
         });
         drop(suspect);
-        drop(black_box.try_enter(job(2, false)).unwrap());
+        drop(black_box.try_enter(wish(2, false)).unwrap());
     }
 
     #[test]
     fn a_step_that_others_did_not_wait_for_was_not_exclusive() {
         let (_dir, root, black_box) = world();
-        let suspect = black_box.enter(job(1, true));
+        let suspect = black_box.enter(wish(1, true));
         std::thread::scope(|scope| {
             let black_box = &black_box;
             let root = &root;
             scope
                 .spawn(move || {
                     // Waits for the patience of others to end.
-                    let _other = black_box.enter(job(2, false));
+                    let _other = black_box.enter(wish(2, false));
                     let named = read(root);
                     assert_eq!(named.len(), 2);
                     assert!(named.iter().all(|named| !named.exclusive), "{named:?}");
@@ -246,8 +286,69 @@ mod tests {
                 .unwrap();
         });
         drop(suspect);
-        let _next = black_box.enter(job(1, true));
+        let _next = black_box.enter(wish(1, true));
         assert_eq!(read(&root), [job(1, true)], "the next one is again");
+    }
+
+    #[test]
+    fn an_exclusive_step_outlives_the_host_and_no_other_does() {
+        let (_dir, root, black_box) = world();
+        let shared = black_box.enter(wish(2, false));
+        assert_eq!(read_after_the_host(&root), []);
+        drop(shared);
+        let suspect = black_box.enter(wish(1, true));
+        let work = carried(|| drop(read(&root)));
+        assert_eq!(read_after_the_host(&root), [job(1, true)]);
+        // It is over when the last of its parts is.
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        assert_eq!(read_after_the_host(&root), [job(1, true)]);
+        drop(suspect);
+        assert_eq!(read_after_the_host(&root), []);
+        let suspect = black_box.enter(wish(1, true));
+        std::thread::scope(|scope| {
+            // Waits for its own patience to end.
+            let other = scope.spawn(|| drop(black_box.enter(wish(2, false))));
+            other.join().unwrap();
+        });
+        assert_eq!(read_after_the_host(&root), [], "it was not alone any more");
+        drop(suspect);
+        drop(black_box.enter(wish(1, true)));
+        let spoilt = black_box.enter(wish(1, true));
+        spoil(&root, "boot").unwrap();
+        assert_eq!(read_after_the_host(&root), []);
+        assert_eq!(read(&root), [job(1, false)]);
+        drop(spoilt);
+    }
+
+    /// As when a run that its driver still clears away is cleared away by whoever looks for those
+    /// that nobody claims.
+    #[test]
+    fn a_step_that_joins_an_exclusive_one_of_its_job_is_exclusive_too_and_leaves_nothing_behind() {
+        for joins_last in [false, true] {
+            let (_dir, root, black_box) = world();
+            let suspect = black_box.enter(wish(1, true));
+            let joins = black_box.try_enter(wish(1, false)).unwrap();
+            assert!(black_box.try_enter(wish(2, false)).is_none());
+            if joins_last {
+                drop(suspect);
+                assert!(black_box.try_enter(wish(2, false)).is_none());
+                drop(joins);
+            } else {
+                drop(joins);
+                drop(suspect);
+            }
+            assert_eq!(read_after_the_host(&root), []);
+            let next = black_box
+                .try_enter(wish(2, true))
+                .expect("nobody is at work");
+            assert_eq!(read(&root), [job(2, true)]);
+            drop(next);
+            drop(
+                black_box
+                    .try_enter(wish(3, false))
+                    .expect("nobody is at work"),
+            );
+        }
     }
 
     #[test]
@@ -259,13 +360,13 @@ mod tests {
                 let (black_box, over) = (&black_box, &over);
                 scope.spawn(move || {
                     while !over.load(std::sync::atomic::Ordering::SeqCst) {
-                        let _step = black_box.enter(job(byte, false));
+                        let _step = black_box.enter(wish(byte, false));
                         std::thread::yield_now();
                     }
                 });
             }
-            let step = black_box.enter(job(1, true));
-            assert!(step.named.exclusive);
+            let step = black_box.enter(wish(1, true));
+            assert!(step.wish.alone.is_some());
             over.store(true, std::sync::atomic::Ordering::SeqCst);
         });
     }
@@ -273,16 +374,16 @@ mod tests {
     #[test]
     fn a_boot_without_a_box_names_nobody_and_a_spoiled_box_is_read_as_far_as_it_goes() {
         let (_dir, root, black_box) = world();
-        assert_eq!(named_by(&root, "other").unwrap(), []);
-        let _step = black_box.enter(job(1, false));
+        assert_eq!(named_by(&root, "other", false).unwrap(), []);
+        let _step = black_box.enter(wish(1, false));
         let path = root.path().join("boots/boot.box");
         let whole = std::fs::read(&path).unwrap();
         for cut in [0, 3, 16, 63, 64, 100] {
             std::fs::write(root.path().join("boots/cut.box"), &whole[..cut]).unwrap();
-            named_by(&root, "cut").unwrap();
+            named_by(&root, "cut", false).unwrap();
         }
         std::fs::write(root.path().join("boots/cut.box"), vec![0xff; 4096]).unwrap();
-        assert_eq!(named_by(&root, "cut").unwrap(), []);
+        assert_eq!(named_by(&root, "cut", false).unwrap(), []);
         forget(&root, "boot").unwrap();
         forget(&root, "boot").unwrap();
         assert_eq!(read(&root), []);

@@ -212,14 +212,51 @@ impl Own {
     }
 
     fn oom_kills(&self) -> u64 {
-        let Some(group) = &self.memory else { return 0 };
-        let file = if self.memory_is_v1 {
-            "memory.oom_control"
-        } else {
-            "memory.events"
-        };
-        keyed(group, file, "oom_kill").unwrap_or(0)
+        self.memory
+            .as_ref()
+            .map_or(0, |group| oom_kills(group, self.memory_is_v1))
     }
+}
+
+fn oom_kills(group: &Path, is_v1: bool) -> u64 {
+    let file = if is_v1 {
+        "memory.oom_control"
+    } else {
+        "memory.events"
+    };
+    keyed(group, file, "oom_kill").unwrap_or(0)
+}
+
+/// How many processes of the group that this process is in were ended for want of memory. Groups
+/// beneath it, as those of runs, are left out where the kernel tells them apart.
+pub(crate) fn oom_kills_here() -> u64 {
+    let places = places();
+    let own = places
+        .v2
+        .as_ref()
+        .and_then(|group| keyed(group, "memory.events.local", "oom_kill"));
+    match (own, &places.v2, &places.memory_v1) {
+        (Some(kills), _, _) => kills,
+        (None, _, Some(group)) => oom_kills(group, true),
+        (None, Some(group), None) => oom_kills(group, false),
+        (None, None, None) => 0,
+    }
+}
+
+/// What a group of a dead shim tells: the most memory that it had, in bytes, and how many of its
+/// processes were ended for want of memory.
+pub(crate) fn left_of(group: &Path) -> (Option<u64>, Option<u64>) {
+    let peak = number(group, "memory.max_usage_in_bytes").or_else(|| number(group, "memory.peak"));
+    let kills = keyed(group, "memory.oom_control", "oom_kill")
+        .or_else(|| keyed(group, "memory.events", "oom_kill"));
+    (peak, kills)
+}
+
+/// Whether a path from a record leads to a control group at all, of either version.
+pub(crate) fn is_group(path: &Path) -> bool {
+    // Numbers as in statfs(2).
+    const MAGIC: [u64; 2] = [0x0027_e0eb, 0x6367_7270];
+    rustix::fs::statfs(path).is_ok_and(|found| MAGIC.contains(&(found.f_type as u64)))
 }
 
 /// The name of a run's groups. What is not so named is never ended or removed.

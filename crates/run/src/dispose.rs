@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, chmodat, renameat, statat, unlinkat};
 
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::fence::Probe;
 use crate::folder::{EXIT, LOCK, OUT, REQUEST, RunFolder, SECRETS, STARTED, TMP, TOMBSTONE, WORK};
 
@@ -22,6 +23,14 @@ impl RunFolder {
         if self.gate(false)?.is_none() {
             return Ok(());
         }
+        // The spec, which says it, goes as well.
+        let known = if faults::armed() {
+            self.about()
+        } else {
+            String::new()
+        };
+        let about = || known.clone();
+        faults::hit_with("run.conclude.before", about);
         let attempt_id = || self.attempt_id().to_owned();
         match self.probe()? {
             Probe::Alive => {
@@ -46,7 +55,9 @@ impl RunFolder {
         for name in [SECRETS, REQUEST, OUT, EXIT, WORK, TMP] {
             self.remove(&gate.dir, name.as_bytes())?;
         }
+        faults::hit_with("run.secrets_gone.after", about);
         self.keep_log()?;
+        faults::hit_with("run.log_kept.after", about);
         for name in names(&gate.dir).context("list", self.path())? {
             if !last.iter().any(|last| last.as_bytes() == name) {
                 self.remove(&gate.dir, &name)?;
@@ -55,12 +66,15 @@ impl RunFolder {
         for name in last {
             self.remove(&gate.dir, name.as_bytes())?;
         }
+        faults::hit_with("run.emptied.after", about);
         match std::fs::remove_dir(self.path()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).context("remove", self.path())
+                return Err(error).context("remove", self.path());
             }
-            Ok(()) | Err(_) => Ok(()),
+            Ok(()) | Err(_) => {}
         }
+        faults::hit_with("run.conclude.after", about);
+        Ok(())
     }
 
     fn remove(&self, dir: &OwnedFd, name: &[u8]) -> Result<()> {

@@ -7,10 +7,22 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::census::CENSUS;
 use crate::error::{Context, Result, RunError};
-use crate::folder::{RunFolder, SPEC, STARTED, TOMBSTONE, TREE_LOCK};
+use crate::faults;
+use crate::folder::{EXIT, RunFolder, SPEC, STARTED, TOMBSTONE, TREE_LOCK};
 use crate::frame::Kind;
-use crate::gate::Gate;
+use crate::gate::{Gate, RunLock};
 use crate::record::ExitRecord;
+
+/// Whether a run is over, whatever came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Its shim is there.
+    Alive,
+    /// Its shim is dead and its tree is not known to be: [`RunFolder::sweep`] it.
+    Lingering,
+    /// None of it is left, and nothing of it will start.
+    Over,
+}
 
 /// What became of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -56,6 +68,68 @@ pub enum Probe {
 // A kernel restart frees the lock, and `started` and `ended` were made durable before what they
 // announce; a tree cannot outlive its kernel, so another boot id proves it empty.
 impl RunFolder {
+    /// Whether the action began, nothing holds the run any more, and there is no record of its end.
+    /// Told without a fence and without understanding what was written: for whoever must not look
+    /// closer.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn is_lost(&self) -> Result<bool> {
+        let Some(gate) = self.gate(false)? else {
+            return Ok(false);
+        };
+        if self.try_lock(&gate)?.is_none() {
+            return Ok(false);
+        }
+        let Some(dir) = self.open()? else {
+            return Ok(false);
+        };
+        let has = |name, kind| match self.read(&dir, name, kind) {
+            Ok(found) => Ok(found.is_some()),
+            Err(RunError::Record { .. }) => Ok(false),
+            Err(error) => Err(error),
+        };
+        Ok(has(STARTED, Kind::Started)? && !has(EXIT, Kind::Exit)?)
+    }
+
+    /// Finds out whether the run is over, without understanding what it left: for one whose record
+    /// may be what kills its reader. `Over` stays true.
+    ///
+    /// # Errors
+    /// As [`Self::probe`].
+    pub fn standing(&self) -> Result<Standing> {
+        let Some((gate, lock)) = self.locked()? else {
+            return Ok(Standing::Alive);
+        };
+        let standing = if matches!(self.read(&gate.dir, EXIT, Kind::Exit), Ok(Some(_))) {
+            if self.tree_is_empty()? {
+                Standing::Over
+            } else {
+                Standing::Lingering
+            }
+        } else {
+            match self.settle_without_record(&gate)? {
+                Probe::Alive => Standing::Alive,
+                Probe::Lingering => Standing::Lingering,
+                Probe::NeverStarted | Probe::Exited(_) | Probe::Vanished => Standing::Over,
+            }
+        };
+        drop(lock);
+        Ok(standing)
+    }
+
+    /// The run's gate and lock; `None` if somebody holds the lock.
+    fn locked(&self) -> Result<Option<(Gate, RunLock)>> {
+        let Some(gate) = self.gate(true)? else {
+            return Err(RunError::Busy {
+                path: self.path().to_owned(),
+                waited_secs: 0,
+            });
+        };
+        let lock = self.try_lock(&gate)?;
+        Ok(lock.map(|lock| (gate, lock)))
+    }
+
     /// Finds out what became of the run. The answers `NeverStarted`, `Exited` and `Vanished` stay
     /// true; `Alive` and `Lingering` were true at one point of the call.
     ///
@@ -64,13 +138,7 @@ impl RunFolder {
     /// # Errors
     /// No answer: something cannot be read, or the tombstone not be written.
     pub fn probe(&self) -> Result<Probe> {
-        let Some(gate) = self.gate(true)? else {
-            return Err(RunError::Busy {
-                path: self.path().to_owned(),
-                waited_secs: 0,
-            });
-        };
-        let Some(lock) = self.try_lock(&gate)? else {
+        let Some((gate, lock)) = self.locked()? else {
             return Ok(Probe::Alive);
         };
         let answer = self.settle(&gate)?;
@@ -92,6 +160,10 @@ impl RunFolder {
                 {}
             Err(error) => return Err(error),
         }
+        self.settle_without_record(gate)
+    }
+
+    fn settle_without_record(&self, gate: &Gate) -> Result<Probe> {
         match self.read(&gate.dir, STARTED, Kind::Started) {
             Ok(None) => {
                 if !self.was_prepared() && self.has_processes()? {
@@ -129,6 +201,7 @@ impl RunFolder {
 
     /// Leaves a tombstone. The caller holds the lock.
     pub(crate) fn bury(&self, dir: &OwnedFd, epitaph: &str) -> Result<()> {
+        faults::hit_with("run.tombstone.before", || self.about());
         let path = self.path().join(TOMBSTONE);
         let stone = OpenOptions::new()
             .write(true)
@@ -149,7 +222,9 @@ impl RunFolder {
         let dir = File::from(dir.try_clone().context("open", self.path())?);
         dir.sync_all()
             .or_else(tolerate_no_space)
-            .context("write", self.path())
+            .context("write", self.path())?;
+        faults::hit_with("run.tombstone.after", || self.about());
+        Ok(())
     }
 }
 
@@ -160,3 +235,6 @@ fn tolerate_no_space(error: std::io::Error) -> std::io::Result<()> {
         Err(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::clock;
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::files;
 use crate::frame::{self, Kind};
 use crate::gate::{Gate, RunLock};
@@ -113,6 +114,14 @@ impl RunFolder {
         &self.attempt_id
     }
 
+    /// What fault points are told of the run, as far as its folder says.
+    pub(crate) fn about(&self) -> String {
+        match self.spec() {
+            Ok(Some(spec)) => format!("{} {}", spec.about(), self.attempt_id),
+            Ok(None) | Err(_) => self.attempt_id.clone(),
+        }
+    }
+
     /// Where the action of this run will find things.
     pub fn surroundings(&self) -> Surroundings {
         let at = |name: &str| self.path.join(name);
@@ -139,12 +148,15 @@ impl RunFolder {
         secrets: &BTreeMap<String, Vec<u8>>,
     ) -> Result<Begin> {
         self.check_sizes(spec, request, secrets)?;
+        let about = || spec.about();
+        faults::hit_with("run.folder.before", about);
         let Some(gate) = self.gate(true)? else {
             return Err(RunError::Busy {
                 path: self.path.clone(),
                 waited_secs: 0,
             });
         };
+        faults::hit_with("run.folder.after", about);
         if self.has_tombstone(&gate)? {
             return Err(RunError::Tombstone {
                 attempt_id: self.attempt_id.clone(),
@@ -153,9 +165,17 @@ impl RunFolder {
         let Some(lock) = self.try_lock(&gate)? else {
             return Ok(Begin::Already);
         };
-        // A torn lock record is a record: a shim was here.
-        if !matches!(self.read(&gate.dir, LOCK, Kind::Lock), Ok(None)) {
-            return Ok(Begin::Already);
+        faults::hit_with("run.lock.after", about);
+        // A torn record is a record: a shim was here. The other two are asked for what spoiled the
+        // first.
+        for (name, kind) in [
+            (LOCK, Kind::Lock),
+            (STARTED, Kind::Started),
+            (EXIT, Kind::Exit),
+        ] {
+            if !matches!(self.read(&gate.dir, name, kind), Ok(None)) {
+                return Ok(Begin::Already);
+            }
         }
         self.prepare(spec, request, secrets)?;
         Ok(Begin::Ready(StartTicket {
@@ -213,10 +233,13 @@ impl RunFolder {
             path: self.path.join(SPEC),
             message: error.to_string(),
         })?;
+        let about = || spec.about();
+        faults::hit_with("run.room.before", about);
         self.reserve(LOCK, SMALL_RECORD_BYTES)?;
         self.reserve(STARTED, SMALL_RECORD_BYTES)?;
         self.reserve(LAST_PROGRESS, SMALL_RECORD_BYTES)?;
         self.reserve(EXIT, spec.output_max_bytes + EXIT_OVERHEAD_BYTES)?;
+        faults::hit_with("run.room.after", about);
         let heartbeat = self.reserve(HEARTBEAT, SMALL_RECORD_BYTES)?;
         beat(&heartbeat).context("write", &self.path.join(HEARTBEAT))?;
         for name in [SECRETS, WORK, TMP, OUT] {
@@ -235,7 +258,9 @@ impl RunFolder {
             write_private(&self.path.join(SECRETS).join(name), value, spec.run_as)?;
         }
         write_private(&self.path.join(REQUEST), request, spec.run_as)?;
+        faults::hit_with("run.spec.before", about);
         write_private(&self.path.join(SPEC), &encoded, None)?;
+        faults::hit_with("run.spec.after", about);
         if spec.run_as.is_some() {
             // The user must be able to pass, not to look around: run root, `runs`, this folder.
             for path in self.path.ancestors().take(3) {

@@ -100,6 +100,10 @@ pub fn decode(kind: Kind, bytes: &[u8]) -> Result<Option<&[u8]>, FrameError> {
         .next()
         .and_then(|word| u32::from_str_radix(word, 16).ok())
         .ok_or_else(bad)?;
+    // The checksum is not over the header: one that the writer would not write is none.
+    if header != head_line(kind, length, sum) {
+        return Err(bad());
+    }
     let body = &bytes[end + 1..];
     let payload = body.get(..length).ok_or(FrameError::Length {
         expected: length,
@@ -111,16 +115,16 @@ pub fn decode(kind: Kind, bytes: &[u8]) -> Result<Option<&[u8]>, FrameError> {
     Ok(Some(payload))
 }
 
+fn head_line(kind: Kind, length: usize, sum: u32) -> String {
+    format!("{FORMAT} {} {length:010} {sum:08x}", kind.word())
+}
+
 /// The bytes of a record with this payload.
 pub fn encode(kind: Kind, payload: &[u8]) -> Vec<u8> {
-    let header = format!(
-        "{FORMAT} {} {:010} {:08x}\n",
-        kind.word(),
-        payload.len(),
-        crc32(payload)
-    );
-    let mut bytes = Vec::with_capacity(header.len() + payload.len() + 1);
+    let header = head_line(kind, payload.len(), crc32(payload));
+    let mut bytes = Vec::with_capacity(header.len() + payload.len() + 2);
     bytes.extend_from_slice(header.as_bytes());
+    bytes.push(b'\n');
     bytes.extend_from_slice(payload);
     bytes.push(b'\n');
     bytes
@@ -173,6 +177,24 @@ mod tests {
             decode(Kind::Lock, &bytes),
             Err(FrameError::Header { .. })
         ));
+    }
+
+    #[test]
+    fn a_header_that_the_writer_would_not_write_is_none() {
+        let read = |header: &str| {
+            let bytes = format!("{header}\n{{}}\n").into_bytes();
+            decode(Kind::Exit, &bytes).map(|payload| payload.map(<[u8]>::to_vec))
+        };
+        let right = "run/1 exit 0000000002 a3a6bf43";
+        assert_eq!(read(right), Ok(Some(b"{}".to_vec())));
+        for header in [
+            "run/1 exit 2 a3a6bf43",
+            "run/1 exit +000000002 a3a6bf43",
+            "run/1 exit 0000000002 A3A6BF43",
+            "run/1 exit 0000000002 a3a6bf43 more",
+        ] {
+            assert!(read(header).is_err(), "{header}");
+        }
     }
 
     #[test]

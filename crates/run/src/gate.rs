@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, fstat, stat};
 
+use crate::dispose::remove_tree;
 use crate::error::{Context, Result, RunError};
 use crate::files;
 use crate::folder::{LOCK, RunFolder, TOMBSTONE};
@@ -75,6 +76,12 @@ impl RunFolder {
                         Ok(()) | Err(_) => continue,
                     }
                 }
+                // Something that ran as our own user put another thing in its place, and must not keep
+                // the run from an end.
+                Err(error) if is_another_kind(&error) && Instant::now() < until => {
+                    std::fs::remove_file(self.path()).context("clear", self.path())?;
+                    continue;
+                }
                 Err(error) => return Err(error).context("open", self.path()),
             };
             match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
@@ -104,7 +111,16 @@ impl RunFolder {
     /// Takes the run's lock; `None` if a shim has it.
     pub(crate) fn try_lock(&self, gate: &Gate) -> Result<Option<RunLock>> {
         let path = self.path().join(LOCK);
-        let file = files::open_own(&gate.dir, LOCK).context("open", &path)?;
+        let file = match files::open_own(&gate.dir, LOCK) {
+            // As above. Whoever holds the lock that was here is found by the tree that it watches,
+            // once that tree has been recorded (`started`).
+            Err(error) if is_another_kind(&error) => {
+                remove_tree(&gate.dir, LOCK.as_bytes()).context("clear", &path)?;
+                files::open_own(&gate.dir, LOCK)
+            }
+            opened => opened,
+        };
+        let file = file.context("open", &path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(RunLock {
                 file,
@@ -125,10 +141,65 @@ impl RunFolder {
     }
 }
 
+/// Not the folder, or not the file, that it should be: a link, a folder, a socket, a device.
+fn is_another_kind(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let kinds = [
+        Errno::NOTDIR,
+        Errno::LOOP,
+        Errno::ISDIR,
+        Errno::NXIO,
+        Errno::NODEV,
+    ];
+    Errno::from_io_error(error).is_some_and(|error| kinds.contains(&error))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
     use crate::fence::Probe;
     use crate::root::RunRoot;
+
+    #[test]
+    fn who_finds_somebody_at_the_gate_waits_for_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(&dir.path().join("run"), "root").unwrap();
+        let folder = root.run("attempt").unwrap();
+        let gate = folder.gate(true).unwrap().unwrap();
+        let (told, tell) = mpsc::channel();
+        let asks = std::thread::spawn({
+            let folder = folder.clone();
+            move || {
+                told.send(rustix::thread::gettid()).unwrap();
+                folder.probe()
+            }
+        });
+        let thread = tell.recv().unwrap().as_raw_nonzero();
+        let stat = format!("/proc/self/task/{thread}/stat");
+        let until = Instant::now() + Duration::from_secs(60);
+        // It sleeps before it looks again; or it has an answer already, which would be wrong.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") S ")) {
+            assert!(Instant::now() < until, "it neither waits nor answers");
+        }
+        drop(gate);
+        assert_eq!(asks.join().unwrap().unwrap(), Probe::NeverStarted);
+    }
+
+    /// A lock on what is no longer the run's folder keeps nobody out of it.
+    #[test]
+    fn a_folder_that_was_made_anew_is_told_from_the_one_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(&dir.path().join("run"), "root").unwrap();
+        let folder = root.run("attempt").unwrap();
+        let gate = folder.gate(true).unwrap().unwrap();
+        assert!(folder.is_current(&gate.dir));
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert!(!folder.is_current(&gate.dir));
+        std::fs::create_dir(folder.path()).unwrap();
+        assert!(!folder.is_current(&gate.dir));
+    }
 
     /// As a child has it that another thread forked and that has not executed its program yet.
     #[test]

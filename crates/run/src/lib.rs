@@ -15,12 +15,15 @@ mod cgroup;
 mod clock;
 mod dispose;
 mod error;
+pub mod faults;
 mod fence;
 mod files;
 mod folder;
 mod frame;
 mod gate;
+mod line;
 mod logs;
+mod oom;
 mod proc;
 mod reading;
 mod record;
@@ -32,11 +35,15 @@ mod sweep;
 mod sys;
 
 pub use error::RunError;
-pub use fence::Probe;
+pub use fence::{Probe, Standing};
 pub use folder::{Begin, RunFolder, StartTicket, Surroundings};
 pub use frame::{FrameError, Kind, decode, encode};
 pub use logs::{LogTail, StreamTail};
-pub use record::{ExitRecord, Limit, LockRecord, Output, OutputError, RunEnd, StartedRecord};
+pub use oom::OomKills;
+pub use reading::Remains;
+pub use record::{
+    ExitRecord, Limit, LockRecord, Output, OutputError, RunEnd, Sender, StartedRecord,
+};
 pub use root::{BootLock, FORMAT, Listing, RunRoot};
 pub use silent::{ShimHandle, SilentEnd};
 pub use spec::{Containment, ContainmentWish, Limits, RunAs, RunSpec, StateDir};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, unlinkat};
 
+use crate::dispose::remove_tree;
 use crate::error::{Context, Result, RunError};
 use crate::files::{self, Untrusted};
 use crate::folder::RunFolder;
@@ -85,7 +86,16 @@ impl RunFolder {
             .context("create", &kept)?;
         for name in names {
             let (from, to) = (self.path().join(&name), kept.join(&name));
-            std::fs::rename(&from, &to).context("keep", &from)?;
+            match std::fs::rename(&from, &to) {
+                // A run that ends must not be kept for what lies where its log goes.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                    let dir = files::open_dir(&kept).context("open", &kept)?;
+                    remove_tree(&dir, name.as_bytes()).context("clear", &to)?;
+                    std::fs::rename(&from, &to)
+                }
+                done => done,
+            }
+            .context("keep", &from)?;
         }
         Ok(())
     }

@@ -159,13 +159,18 @@ pub(crate) fn own_memory(pid: i32) -> u64 {
     resident.saturating_sub(shared).saturating_mul(page_bytes)
 }
 
-/// How often the host has ended a process for want of memory since boot; 0 if it does not say.
-pub(crate) fn host_oom_kills() -> u64 {
+/// How often the host has ended a process for want of memory since boot; `None` if it does not
+/// say.
+pub(crate) fn host_oom_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     text.lines()
         .find_map(|line| line.strip_prefix("oom_kill "))
         .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0)
+}
+
+/// The name of a process's command, as the process itself may have set it.
+pub(crate) fn command(pid: i32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/comm")).ok()
 }
 
 /// Sends a signal to one life of a process: never to a later one of the same id, because the

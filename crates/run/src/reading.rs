@@ -3,13 +3,17 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cgroup;
 use crate::clock;
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::files;
 use crate::folder::{EXIT, HEARTBEAT, LAST_PROGRESS, LOCK, RunFolder, SPEC, STARTED};
 use crate::frame::{self, Kind};
+use crate::line::clean;
 use crate::proc;
 use crate::record::{ExitRecord, LockRecord, StartedRecord};
 use crate::spec::RunSpec;
@@ -17,6 +21,26 @@ use crate::spec::RunSpec;
 const MAX_SPEC_BYTES: u64 = 1 << 20;
 /// The most that is read of any record; an exit record carries the action's output.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
+
+/// What is left to tell of a run whose shim left no exit record.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Remains {
+    /// When the action could run its first instruction, and how its tree was held.
+    pub started: Option<StartedRecord>,
+    /// The last line of progress.
+    pub last_progress: Option<String>,
+    /// How long ago the shim last showed itself, in milliseconds.
+    pub last_sign_ms_ago: Option<u64>,
+    /// Whether the host has ended a process for want of memory since the run started.
+    pub host_oom: Option<bool>,
+    /// How many processes of the run's own cgroup were ended for want of memory, if it is there
+    /// still.
+    pub own_oom_kills: Option<u64>,
+    /// The most memory that the run's own cgroup had, in bytes, if it is there still.
+    pub peak_memory_bytes: Option<u64>,
+    /// What the run was allowed, in bytes.
+    pub memory_limit_bytes: Option<u64>,
+}
 
 impl RunFolder {
     /// The spec that the run was prepared with; `None` if it never was.
@@ -59,19 +83,77 @@ impl RunFolder {
     /// what the absence means.
     ///
     /// # Errors
-    /// The record cannot be read or understood: it is torn.
+    /// The record cannot be read or understood: it is torn, or of another run.
     pub fn exit_record(&self) -> Result<Option<ExitRecord>> {
-        self.read_record(EXIT, Kind::Exit)
+        let mut record: Option<ExitRecord> = self.read_record(EXIT, Kind::Exit)?;
+        if let Some(record) = &mut record {
+            if record.attempt_id != self.attempt_id() {
+                return Err(RunError::Content {
+                    path: self.path().join(EXIT),
+                    message: "it tells the end of another run".to_owned(),
+                });
+            }
+            let line = record.last_progress.take();
+            record.last_progress = line.as_deref().and_then(shown);
+        }
+        Ok(record)
     }
 
-    /// The last line of progress, bounded and without control characters, as the shim checked it.
+    /// The last line of progress, bounded and without control characters, whoever wrote the record.
     ///
     /// # Errors
     /// The record cannot be read. A torn one is none: it is about to be written again.
     pub fn last_progress(&self) -> Result<Option<String>> {
-        match self.read_record(LAST_PROGRESS, Kind::Progress) {
-            Err(RunError::Record { .. }) => Ok(None),
-            other => other,
+        let line: Option<Option<String>> = match self.read_record(LAST_PROGRESS, Kind::Progress) {
+            Err(RunError::Record { .. }) => None,
+            other => other?,
+        };
+        Ok(line.flatten().as_deref().and_then(shown))
+    }
+
+    /// What is left to tell of a run whose shim left no exit record. Each part is told as far as
+    /// it can be: what is torn or gone is left out.
+    pub fn remains(&self) -> Remains {
+        faults::hit_with("run.remains", || self.about());
+        let started = self.started_record().ok().flatten();
+        let this_boot = started
+            .as_ref()
+            .is_some_and(|record| proc::boot_id().is_ok_and(|boot| boot == record.boot_id));
+        let grown = |before: u64| proc::host_oom_kills().map(|now| now > before);
+        let own_name = cgroup::group_name(self.attempt_id());
+        let groups = started.iter().flat_map(|record| &record.cgroups);
+        let (peak_memory_bytes, own_oom_kills) = groups
+            .map(PathBuf::from)
+            .filter(|group| {
+                group
+                    .file_name()
+                    .is_some_and(|name| name == own_name.as_str())
+                    && cgroup::is_group(group)
+            })
+            .map(|group| cgroup::left_of(&group))
+            .fold((None, None), |(peak, kills), (more_peak, more_kills)| {
+                (peak.max(more_peak), kills.max(more_kills))
+            });
+        Remains {
+            host_oom: started
+                .as_ref()
+                .and_then(|record| record.host_oom_kills)
+                .filter(|_| this_boot)
+                .and_then(grown),
+            peak_memory_bytes: peak_memory_bytes.filter(|_| this_boot),
+            own_oom_kills: own_oom_kills.filter(|_| this_boot),
+            memory_limit_bytes: self
+                .spec()
+                .ok()
+                .flatten()
+                .and_then(|spec| spec.limits.memory_bytes),
+            last_sign_ms_ago: self
+                .heartbeat_age()
+                .ok()
+                .flatten()
+                .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            last_progress: self.last_progress().ok().flatten(),
+            started,
         }
     }
 
@@ -141,4 +223,8 @@ impl RunFolder {
                 source,
             })
     }
+}
+
+fn shown(line: &str) -> Option<String> {
+    Some(clean(line)).filter(|line| !line.is_empty())
 }

@@ -36,6 +36,26 @@ pub struct StartedRecord {
     pub cgroups: Vec<String>,
     /// Milliseconds since the Unix epoch.
     pub started_at_ms: i64,
+    /// How often the host had ended a process for want of memory by then, since its boot; `None`
+    /// if it does not count that.
+    #[serde(default)]
+    pub host_oom_kills: Option<u64>,
+}
+
+/// Who sent a signal, as the kernel said and `/proc` showed at that moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Sender {
+    /// Its process id; 0 for one of a PID namespace that the shim cannot see into.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its command's name, at most 64 bytes without control characters; `None` if it was gone
+    /// already.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// It was a process of the run itself.
+    #[serde(default)]
+    pub of_run: bool,
 }
 
 /// A limit that a run went over.
@@ -160,6 +180,19 @@ pub struct ExitRecord {
     /// The signal that ended the main process, whoever sent it.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// The kernel wrote a core for the main process.
+    #[serde(default)]
+    pub core_dumped: bool,
+    /// The init of the run's PID namespace was ended from outside, and everything with it: what
+    /// became of the main process was never told.
+    #[serde(default)]
+    pub namespace_killed: bool,
+    /// Who sent the SIGTERM that stopped the run, where one did.
+    #[serde(default)]
+    pub stopped_by: Option<Sender>,
+    /// A broker had left its wish to stop before that SIGTERM came.
+    #[serde(default)]
+    pub stop_wished: bool,
     /// When the action could run its first instruction, in milliseconds since the Unix epoch;
     /// `None` if it never came to that.
     #[serde(default)]
@@ -174,12 +207,23 @@ pub struct ExitRecord {
     /// The most memory that the tree is known to have used, in bytes.
     #[serde(default)]
     pub peak_memory_bytes: Option<u64>,
+    /// The most memory of its own that was seen, in bytes: of the tree what no file is behind, at one
+    /// look, or what one process had resident, whichever is more. Without the page cache, which
+    /// `peak_memory_bytes` may be full of.
+    #[serde(default)]
+    pub peak_own_bytes: Option<u64>,
+    /// What it was allowed, in bytes; `None` for no limit.
+    #[serde(default)]
+    pub memory_limit_bytes: Option<u64>,
     /// Processor time of the tree, in milliseconds.
     #[serde(default)]
     pub cpu_ms: Option<u64>,
     /// The run's own cgroup ran out of memory and something in it was ended for that.
     #[serde(default)]
     pub own_oom: bool,
+    /// How many of its processes were ended for that.
+    #[serde(default)]
+    pub own_oom_kills: u64,
     /// The host ran out of memory meanwhile, on whoever's account.
     #[serde(default)]
     pub host_oom: bool,

@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, flock, fstatvfs, statfs};
 
 use crate::dispose::remove_tree;
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::files;
 use crate::folder::RunFolder;
 
@@ -94,6 +95,7 @@ impl RunRoot {
     pub fn lock_boot(&self, boot_id: &str) -> Result<BootLock> {
         let path = self.boot_path(boot_id)?;
         let fresh = path.with_extension("new");
+        faults::hit("run.boot_lock.before");
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -104,6 +106,7 @@ impl RunRoot {
         flock(&file, FlockOperation::NonBlockingLockExclusive).context("lock", &fresh)?;
         fs::hard_link(&fresh, &path).context("create", &path)?;
         fs::remove_file(&fresh).context("remove", &fresh)?;
+        faults::hit("run.boot_lock.after");
         Ok(BootLock { _file: file })
     }
 
@@ -114,10 +117,18 @@ impl RunRoot {
     /// The name is malformed, or what the operating system says.
     pub fn boot_is_dead(&self, boot_id: &str) -> Result<bool> {
         let path = self.boot_path(boot_id)?;
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) => return Err(error).context("open", &path),
+        let dir = files::open_dir(&self.path.join("boots")).context("open", &path)?;
+        let name = format!("{boot_id}.lock");
+        let file = match files::open_untrusted(&dir, &name).context("open", &path)? {
+            files::Untrusted::Plain(file, _) => file,
+            files::Untrusted::Missing => return Ok(true),
+            files::Untrusted::Other(found) => {
+                return Err(RunError::NotPlain {
+                    path,
+                    found: found.to_owned(),
+                    max_bytes: 0,
+                });
+            }
         };
         // Shared, so that two who ask at once do not take each other for the boot.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -147,12 +158,15 @@ impl RunRoot {
                 waited_secs: 0,
             });
         }
+        faults::hit("run.forget_lock.before");
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).context("remove", &path)
+                return Err(error).context("remove", &path);
             }
-            Ok(()) | Err(_) => Ok(()),
+            Ok(()) | Err(_) => {}
         }
+        faults::hit("run.forget_lock.after");
+        Ok(())
     }
 
     /// The run folders, at most `max` of them.
@@ -192,9 +206,11 @@ impl RunRoot {
                 .saturating_mul(1000)
                 .saturating_add(meta.mtime_nsec() / 1_000_000);
             if written_ms < before_ms {
+                faults::hit("run.forget_log.before");
                 remove_tree(&dir, entry.file_name().as_bytes())
                     .map_err(io::Error::from)
                     .context("remove", &entry.path())?;
+                faults::hit("run.forget_log.after");
                 removed += 1;
             }
         }
@@ -288,6 +304,7 @@ fn refuse_remote(path: &Path) -> Result<()> {
 fn once(dir: &Path, name: &str, content: &str) -> Result<String> {
     let path = dir.join(name);
     if !path.exists() {
+        faults::hit_with("run.root.before", || name.to_owned());
         let (mut file, fresh) = files::create_fresh(&path).context("create", &path)?;
         writeln!(file, "{content}").context("write", &fresh)?;
         file.sync_all().context("write", &fresh)?;
@@ -302,6 +319,7 @@ fn once(dir: &Path, name: &str, content: &str) -> Result<String> {
         File::open(dir)
             .and_then(|dir| dir.sync_all())
             .context("write", dir)?;
+        faults::hit_with("run.root.after", || name.to_owned());
     }
     let bytes = files::read_bounded(files::open_dir(dir).context("open", dir)?, dir, name, 256)?;
     Ok(String::from_utf8_lossy(&bytes.unwrap_or_default())

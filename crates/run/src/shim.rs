@@ -7,7 +7,8 @@
 mod child;
 mod ending;
 mod launch;
-mod results;
+pub mod results;
+mod signals;
 mod supervise;
 mod usage;
 
@@ -22,6 +23,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, flock, fstat, statat};
 use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::clock;
+use crate::faults;
 use crate::files;
 use crate::folder::{self, EXIT, HEARTBEAT, LAST_PROGRESS, LOCK, RunFolder, STOP, TOMBSTONE};
 use crate::frame::{self, Kind};
@@ -149,8 +151,10 @@ impl Shim {
             boot_id: boot_id.clone(),
         };
         let payload = serde_json::to_vec(&record).map_err(|_| Failure::Io)?;
+        faults::hit_with("shim.taken_up.before", || folder.about());
         // Through its name: the descriptor that we were handed may be good for locking only.
         frame::write(&files::open_own(&dir, LOCK)?, Kind::Lock, &payload)?;
+        faults::hit_with("shim.taken_up.after", || folder.about());
         let shim = Self {
             exit: files::open_own(&dir, EXIT)?,
             heartbeat: files::open_own(&dir, HEARTBEAT)?,
@@ -167,7 +171,9 @@ impl Shim {
 
     /// A heartbeat that cannot be written makes us look silent, which is for the broker to judge.
     fn beat(&self) {
+        faults::hit_with("shim.beat.before", || self.folder.about());
         folder::beat(&self.heartbeat).ok();
+        faults::hit_with("shim.beat.after", || self.folder.about());
     }
 
     /// The grace of a wish to stop, in milliseconds; the outer `None` if there is no wish.
@@ -181,8 +187,11 @@ impl Shim {
     /// Makes the record durable, in room that was allocated for it.
     fn write_exit(&self, record: &ExitRecord) -> io::Result<()> {
         let payload = serde_json::to_vec(record)?;
+        faults::hit_with("shim.exit.before", || self.folder.about());
         frame::write(&self.exit, Kind::Exit, &payload)?;
+        faults::hit_with("shim.exit.written", || self.folder.about());
         self.exit.sync_all()?;
+        faults::hit_with("shim.exit.after", || self.folder.about());
         // What is left of the room; should this be lost, the record is as good.
         let used = frame::encode(Kind::Exit, &payload).len() as u64;
         self.exit.set_len(used).ok();
@@ -196,13 +205,20 @@ impl Shim {
             end,
             exit_code: None,
             signal: None,
+            core_dumped: false,
+            namespace_killed: false,
+            stopped_by: None,
+            stop_wished: false,
             started_at_ms: None,
             ended_at_ms: clock::unix_ms(),
             boot_id: self.boot_id.clone(),
             containment: None,
             peak_memory_bytes: None,
+            peak_own_bytes: None,
+            memory_limit_bytes: None,
             cpu_ms: None,
             own_oom: false,
+            own_oom_kills: 0,
             host_oom: false,
             output: None,
             output_error: None,
@@ -225,4 +241,4 @@ impl Shim {
 }
 
 /// What an action wrote, as two fields of the exit record.
-type Written = (Option<Output>, Option<OutputError>);
+pub type Written = (Option<Output>, Option<OutputError>);

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::dispose::remove_tree;
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::files;
 use crate::folder::{LOCK, RunFolder, STOP};
 use crate::proc;
@@ -83,7 +85,9 @@ impl RunFolder {
         }
         // The wish first, then the signal: the shim writes its record first and then looks for the
         // wish, so at least one of us sees the other.
+        faults::hit_with("run.stop.before", || self.about());
         self.write_stop(grace)?;
+        faults::hit_with("run.stop.after", || self.about());
         match self.shim() {
             Ok(Some(shim)) => match pidfd_send_signal(&shim.pidfd, Signal::TERM) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -105,7 +109,16 @@ impl RunFolder {
         {
             return Err(error).context("write", &fresh);
         }
-        fs::rename(&fresh, &path).context("write", &path)
+        match fs::rename(&fresh, &path) {
+            // Something that ran as our own user put it there.
+            Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {
+                let dir = files::open_dir(self.path()).context("open", self.path())?;
+                remove_tree(&dir, STOP.as_bytes()).context("clear", &path)?;
+                fs::rename(&fresh, &path)
+            }
+            done => done,
+        }
+        .context("write", &path)
     }
 
     /// Ends the shim if it has been silent (stopped, stuck) for `stale_after`. Its tree may be

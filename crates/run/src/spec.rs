@@ -105,6 +105,19 @@ pub struct RunSpec {
     pub log_max_bytes: u64,
 }
 
+impl RunSpec {
+    /// What fault points are told of the run, by the variables of the action contract.
+    pub fn about(&self) -> String {
+        let say = |name: &str| self.env.get(name).map_or("", String::as_str);
+        format!(
+            "{} {} attempt={}",
+            say("EVENKEEL_ACTION"),
+            say("EVENKEEL_JOB_ID"),
+            say("EVENKEEL_ATTEMPT")
+        )
+    }
+}
+
 /// How long a tree that was asked to end may take for it, if nobody says: 10 seconds.
 pub const DEFAULT_GRACE_MS: u64 = 10_000;
 /// The largest output document, if nobody says: 1 MiB.

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use crate::cgroup;
 use crate::error::{Context, Result, RunError};
+use crate::faults;
 use crate::folder::{RunFolder, TREE_LOCK};
 use crate::proc::{self, Stat};
 use crate::record::StartedRecord;
@@ -34,6 +35,7 @@ impl RunFolder {
                 attempt_id: self.attempt_id().to_owned(),
             });
         };
+        faults::hit_with("run.sweep.before", || self.about());
         let tree = Tree::of(self)?;
         let empty = tree
             .end(SWEEP_TIME)
@@ -41,6 +43,7 @@ impl RunFolder {
         if empty {
             tree.remove_groups();
         }
+        faults::hit_with("run.sweep.after", || self.about());
         Ok(empty)
     }
 
@@ -109,11 +112,15 @@ impl Tree {
                     group
                         .file_name()
                         .is_some_and(|name| name == own_name.as_str())
+                        && cgroup::is_group(group)
                 })
                 .collect(),
             attempt_id: folder.attempt_id().to_owned(),
-            tree_lock: std::fs::metadata(folder.path().join(TREE_LOCK))
+            // The shim's own file, and no other one that was put, or linked, in its place: whoever
+            // has that open is no process of this run.
+            tree_lock: std::fs::symlink_metadata(folder.path().join(TREE_LOCK))
                 .ok()
+                .filter(|meta| meta.is_file() && meta.nlink() == 1)
                 .map(|meta| (meta.dev(), meta.ino())),
             subreaper: None,
             this_boot: record

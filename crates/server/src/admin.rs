@@ -17,9 +17,13 @@ use crate::auth::{AuthError, Token};
 use crate::exchange::{self, Api, Fault, Incoming, RequestLimits, json, with_header};
 
 mod actions;
+mod boots;
+mod explanation;
+mod hold;
 mod jobs;
 mod route;
 mod standing;
+mod turn;
 pub mod types;
 
 use route::{NoRoute, Route};
@@ -149,7 +153,7 @@ impl Api for AdminState {
 }
 
 impl AdminState {
-    async fn answer(&self, request: &Incoming) -> Result<Response, Problem> {
+    async fn answer(&self, request: &mut Incoming) -> Result<Response, Problem> {
         let path = request.uri.path();
         let trusted = self.token.check(request.header("authorization"));
         if !trusted && !route::is_open(path) {
@@ -191,14 +195,18 @@ impl AdminState {
                 Ok(json(if ready.ready { 200 } else { 503 }, &ready))
             }
             Route::Status => Ok(json(200, &self.status().await?)),
+            Route::Boots => Ok(json(200, &self.boots(query).await?)),
             Route::Catalog => Ok(json(200, &self.catalog())),
             Route::Reload => {
                 self.engine.reload().await;
                 Ok(json(200, &self.catalog()))
             }
+            Route::Hold => Ok(json(200, &self.hold(request).await?)),
+            Route::Release => Ok(json(200, &self.release().await?)),
             Route::Jobs => Ok(json(200, &self.jobs(query).await?)),
             Route::Job(job) => Ok(json(200, &self.job(job).await?)),
             Route::Log(job) => Ok(json(200, &self.log(job, query).await?)),
+            Route::Explanation(job) => Ok(json(200, &self.explanation(job).await?)),
             Route::Act(act, job) => {
                 let (status, acted) = self.act(act, job).await?;
                 Ok(json(status, &acted))

@@ -20,8 +20,9 @@ thread_local! {
 pub(crate) struct Caught {
     /// `file:line:column`.
     pub(crate) place: String,
-    /// What it said.
-    pub(crate) said: String,
+    /// What may be logged of its words: what was put together at run time may hold what the request
+    /// said.
+    pub(crate) said: &'static str,
 }
 
 /// Has the places of panics noted from now on, before whatever hook there is.
@@ -58,10 +59,7 @@ pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Caug
     .await
 }
 
-fn said(payload: &(dyn Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "(no message)".to_owned())
+fn said(payload: &(dyn Any + Send)) -> &'static str {
+    let literal = payload.downcast_ref::<&'static str>().copied();
+    literal.unwrap_or("(put together at run time: on the broker's raw standard error only)")
 }

@@ -54,12 +54,16 @@ pub(crate) fn read(path: &Path) -> Result<Option<Master>, StoreError> {
     Ok(Some(SecretBox::new(Box::new(bytes))))
 }
 
-/// Makes a key file that is whole and durable, or not there at all.
-pub(crate) fn create(path: &Path) -> Result<Master, StoreError> {
+/// Makes a key file that is whole and durable, or not there at all. `around`: see
+/// [`crate::sqlite::StoreOptions`].
+pub(crate) fn create(path: &Path, around: [fn(); 2]) -> Result<Master, StoreError> {
     let mut bytes = Box::new([0; 32]);
     getrandom::fill(bytes.as_mut())
         .map_err(|error| StoreError::Unavailable(format!("no randomness for a key: {error}")))?;
+    let [before, after] = around;
+    before();
     write(path, bytes.as_ref()).map_err(|error| unusable(path, &error.to_string()))?;
+    after();
     Ok(SecretBox::new(bytes))
 }
 

@@ -5,8 +5,13 @@
 //! Decisions are not taken here: methods load rows, ask `evenkeel_core` (`admit`, `transition`,
 //! `settle`) and write down what it says.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use evenkeel_core::attempt::Containment;
+use evenkeel_core::boot::DeathRecord;
+use evenkeel_core::forensics::Beside;
+use evenkeel_core::hold::{BootEnd, Hold};
 use evenkeel_core::ids::{
     AttemptId, BindingId, BootId, InstanceId, InstanceUid, JobId, RequestDigest,
 };
@@ -17,14 +22,19 @@ use evenkeel_core::time::Timestamp;
 
 use crate::error::StoreError;
 
+mod counts;
 mod types;
 
+pub use counts::Counts;
 pub use types::{
-    Adoption, AttemptRecord, AuditRecord, Base, BindingView, Boot, CascadeUnbind, ClaimDue,
-    Claimed, Counts, Fence, Finish, Inputs, InstanceView, JobDetail, JobFilter, JobSummary, Marked,
-    NewBoot, NextDue, Operation, Owned, Retried, RunningRow, Standing, Stopped, Submission,
-    Submitted,
+    Adoption, AttemptRecord, AuditRecord, Base, BindingView, Boot, BootView, CascadeUnbind,
+    ClaimDue, Claimed, EndedBoot, Exposing, Fence, Finish, Inputs, InstanceView, JobDetail,
+    JobFilter, JobSummary, Marked, NewBoot, NextDue, Operation, Owned, Release, Retried,
+    RunningRow, Standing, Stopped, Submission, Submitted,
 };
+
+/// How near in time two bad ends have to be to be told together.
+pub const BESIDE: Duration = Duration::from_secs(5);
 
 /// What readers ask. Reads see committed rows only.
 #[async_trait]
@@ -64,6 +74,17 @@ pub trait Read: Send + Sync + std::fmt::Debug {
     /// Jobs, newest first.
     async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobSummary>, StoreError>;
 
+    /// Boots, newest first by [`Boot::nth`], at most `limit`.
+    async fn boots(&self, limit: u32) -> Result<Vec<BootView>, StoreError>;
+
+    /// Other jobs whose attempts came to a bad end within [`BESIDE`] of one of this job's bad
+    /// ends, or were lost with the same boot, oldest first; at most `limit`, held to 1,000.
+    async fn beside(&self, job: JobId, limit: u32) -> Result<Vec<Beside>, StoreError>;
+
+    /// Boots other than `present` that own or owned this job's attempts, or whose deaths are counted
+    /// against them, oldest first; at most 1,000.
+    async fn ended_boots(&self, job: JobId, present: BootId) -> Result<Vec<EndedBoot>, StoreError>;
+
     /// How many there are of what.
     async fn counts(&self) -> Result<Counts, StoreError>;
 }
@@ -80,10 +101,20 @@ pub trait Store: Read {
     /// Notes that a boot lives.
     async fn boot_seen(&self, boot: BootId, at: Timestamp) -> Result<(), StoreError>;
 
-    /// Leaves a boot's drain mark.
-    async fn mark_drained(&self, boot: BootId, at: Timestamp) -> Result<(), StoreError>;
+    /// Leaves a boot's drain mark, with what had panicked where it hands over for that. The first
+    /// mark stays.
+    async fn mark_drained(
+        &self,
+        boot: BootId,
+        broke: Option<&'static str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
-    /// Boots on which no verdict has been given, oldest first.
+    /// Keeps how a boot ended, without its last words. The first record stays. One that was asked
+    /// to end counts as drained.
+    async fn boot_died(&self, boot: BootId, death: DeathRecord) -> Result<(), StoreError>;
+
+    /// Boots on which no verdict has been given, oldest first by [`Boot::nth`].
     async fn open_boots(&self) -> Result<Vec<Boot>, StoreError>;
 
     /// One boot.
@@ -96,6 +127,19 @@ pub trait Store: Read {
         verdict: &str,
         at: Timestamp,
     ) -> Result<bool, StoreError>;
+
+    /// How the last boots but `before` ended, newest first, at most `limit`. Each of them is dead.
+    async fn boot_ends(&self, before: BootId, limit: u32) -> Result<Vec<BootEnd>, StoreError>;
+
+    /// What is on record of why no new run starts.
+    async fn holds(&self) -> Result<Vec<Hold>, StoreError>;
+
+    /// Puts a hold of a kind that outlives a process on record. One of its kind that is there keeps
+    /// its beginning.
+    async fn hold(&self, hold: &Hold) -> Result<(), StoreError>;
+
+    /// Ends holds, on record, and forgives the deaths of all boots but one.
+    async fn release(&self, release: Release) -> Result<(), StoreError>;
 
     /// Accepts a job, if `admit` says so.
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError>;
@@ -119,6 +163,10 @@ pub trait Store: Read {
 
     /// Takes over an attempt of a boot that is dead (or of this one, if it lost its driver).
     async fn adopt(&self, adoption: Adoption) -> Result<Owned<Claimed>, StoreError>;
+
+    /// Counts the death of a broker against an attempt, whoever owns it now; once for each boot.
+    /// The owner and its fence stay. A job that a black box names is noted with the boot too.
+    async fn expose(&self, fence: Fence, near: Exposing) -> Result<Owned<Job>, StoreError>;
 
     /// What an attempt needs.
     async fn inputs(&self, fence: Fence) -> Result<Owned<Inputs>, StoreError>;
@@ -166,7 +214,8 @@ pub trait Store: Read {
         limit: u32,
     ) -> Result<Vec<RunningRow>, StoreError>;
 
-    /// Quarantines a job whose header cannot be read, by its id as text.
+    /// Quarantines a job whose header cannot be read, or whose end cannot be written, by its id as
+    /// text.
     async fn set_aside(&self, job: &str, message: &str, at: Timestamp) -> Result<(), StoreError>;
 
     /// Of these attempts, those that some job's row still claims as its present one.
@@ -209,4 +258,8 @@ pub trait Store: Read {
 
     /// Writes and reads something, to know that the store works. Also the canary.
     async fn check(&self) -> Result<(), StoreError>;
+
+    /// Until a part of the store that all share has panicked; says which. What replaces it serves
+    /// for as long as it takes to hand over.
+    async fn broken(&self) -> &'static str;
 }

@@ -5,7 +5,7 @@
 //! | `open` | lock, schema, key, threads |
 //! | `writer`, `reader` | run requests in transactions |
 //! | `db`, `rows` | from columns to meaning and back |
-//! | `submit`, `claim`, `attempts`, `control`, `recover`, `boots`, `purge` | the seam's writes |
+//! | `submit`, `claim`, `attempts`, `control`, `recover`, `boots`, `holds`, `purge` | the seam's writes |
 //! | `settle` | what a job's end makes of its target |
 //! | `read` | the seam's reads |
 
@@ -15,6 +15,7 @@ mod claim;
 mod control;
 mod db;
 mod fault;
+mod holds;
 mod open;
 mod purge;
 mod read;
@@ -25,12 +26,16 @@ mod settle;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod worker;
 mod writer;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use evenkeel_core::attempt::Containment;
+use evenkeel_core::boot::DeathRecord;
+use evenkeel_core::forensics::Beside;
+use evenkeel_core::hold::{BootEnd, Hold};
 use evenkeel_core::ids::{
     AttemptId, BindingId, BootId, InstanceId, InstanceUid, JobId, RequestDigest,
 };
@@ -45,9 +50,10 @@ use self::reader::Readers;
 use self::writer::Writer;
 use crate::error::StoreError;
 use crate::seam::{
-    Adoption, BindingView, Boot, ClaimDue, Claimed, Counts, Fence, Finish, Inputs, InstanceView,
-    JobDetail, JobFilter, JobSummary, Marked, NewBoot, NextDue, Operation, Owned, Read, Retried,
-    RunningRow, Standing, Stopped, Store, Submission, Submitted,
+    Adoption, BindingView, Boot, BootView, ClaimDue, Claimed, Counts, EndedBoot, Exposing, Fence,
+    Finish, Inputs, InstanceView, JobDetail, JobFilter, JobSummary, Marked, NewBoot, NextDue,
+    Operation, Owned, Read, Release, Retried, RunningRow, Standing, Stopped, Store, Submission,
+    Submitted,
 };
 
 /// A store in a data folder. Dropping it waits for the requests that it has taken on, then
@@ -141,6 +147,22 @@ impl Read for SqliteStore {
         self.readers.call(move |db| read::jobs(db, &filter)).await
     }
 
+    async fn boots(&self, limit: u32) -> Result<Vec<BootView>, StoreError> {
+        self.readers.call(move |db| boots::newest(db, limit)).await
+    }
+
+    async fn beside(&self, job: JobId, limit: u32) -> Result<Vec<Beside>, StoreError> {
+        self.readers
+            .call(move |db| rows::attempt::beside(db, job, limit))
+            .await
+    }
+
+    async fn ended_boots(&self, job: JobId, present: BootId) -> Result<Vec<EndedBoot>, StoreError> {
+        self.readers
+            .call(move |db| rows::attempt::ended_boots(db, job, present))
+            .await
+    }
+
     async fn counts(&self) -> Result<Counts, StoreError> {
         self.readers.call(read::counts).await
     }
@@ -161,9 +183,20 @@ impl Store for SqliteStore {
         self.writer.call(move |db| boots::seen(db, boot, at)).await
     }
 
-    async fn mark_drained(&self, boot: BootId, at: Timestamp) -> Result<(), StoreError> {
+    async fn mark_drained(
+        &self,
+        boot: BootId,
+        broke: Option<&'static str>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         self.writer
-            .call(move |db| boots::drained(db, boot, at))
+            .call(move |db| boots::drained(db, boot, broke, at))
+            .await
+    }
+
+    async fn boot_died(&self, boot: BootId, death: DeathRecord) -> Result<(), StoreError> {
+        self.writer
+            .call(move |db| boots::died(db, boot, &death))
             .await
     }
 
@@ -184,6 +217,27 @@ impl Store for SqliteStore {
         let verdict = verdict.to_owned();
         self.writer
             .call(move |db| boots::close(db, boot, &verdict, at))
+            .await
+    }
+
+    async fn boot_ends(&self, before: BootId, limit: u32) -> Result<Vec<BootEnd>, StoreError> {
+        self.readers
+            .call(move |db| holds::ends(db, before, limit))
+            .await
+    }
+
+    async fn holds(&self) -> Result<Vec<Hold>, StoreError> {
+        self.readers.call(holds::all).await
+    }
+
+    async fn hold(&self, hold: &Hold) -> Result<(), StoreError> {
+        let hold = hold.clone();
+        self.writer.call(move |db| holds::set(db, &hold)).await
+    }
+
+    async fn release(&self, release: Release) -> Result<(), StoreError> {
+        self.writer
+            .call(move |db| holds::release(db, &release))
             .await
     }
 
@@ -217,6 +271,12 @@ impl Store for SqliteStore {
     async fn adopt(&self, adoption: Adoption) -> Result<Owned<Claimed>, StoreError> {
         self.writer
             .call(move |db| attempts::adopt(db, &adoption))
+            .await
+    }
+
+    async fn expose(&self, fence: Fence, near: Exposing) -> Result<Owned<Job>, StoreError> {
+        self.writer
+            .call(move |db| attempts::expose(db, &fence, &near))
             .await
     }
 
@@ -359,6 +419,11 @@ impl Store for SqliteStore {
 
     fn digest(&self, canonical: &[u8]) -> RequestDigest {
         self.database.sealer.digest(canonical)
+    }
+
+    async fn broken(&self) -> &'static str {
+        self.writer.broken().await;
+        "the store's writer"
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -1,8 +1,11 @@
 //! What the end of a run means: outcomes are no crashes, and only evidence proves.
 
+use std::time::Duration;
+
 use evenkeel_core::attempt::{
     Containment, DisruptionCause, End, Evidence, FailReason, LimitKind, RunEnd, RunReport, classify,
 };
+use evenkeel_core::forensics::Forensics;
 use evenkeel_core::request::Outputs;
 
 use crate::fixtures::NOON;
@@ -10,14 +13,15 @@ use crate::fixtures::NOON;
 fn report(end: RunEnd) -> RunReport {
     RunReport {
         end,
-        started_at: NOON,
+        started_at: Some(NOON),
         ended_at: NOON,
-        containment: Containment::Pidns,
+        containment: Some(Containment::Pidns),
         peak_memory: None,
         cpu_millis: None,
         host_oom_grew: false,
         outputs: Ok(Outputs::default()),
         progress: None,
+        forensics: Forensics::default(),
     }
 }
 
@@ -120,4 +124,22 @@ fn a_failed_action_may_say_why() {
         message: Some("quota".to_owned()),
     };
     assert_eq!(classify(&report, false), expected);
+}
+
+#[test]
+fn a_run_lived_from_its_start_to_the_end_of_its_tree() {
+    let ended_at = NOON.plus(Duration::from_secs(7));
+    for (started_at, lived) in [
+        (Some(NOON), 7),
+        // The clock was set back meanwhile.
+        (Some(ended_at.plus(Duration::from_secs(1))), 0),
+        (None, 0),
+    ] {
+        let report = RunReport {
+            started_at,
+            ended_at,
+            ..report(RunEnd::Stopped)
+        };
+        assert_eq!(report.ran(), Duration::from_secs(lived));
+    }
 }

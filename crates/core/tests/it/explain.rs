@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use evenkeel_core::attempt::{
-    Charge, DisruptionCause, End, Evidence, Exposure, ExposureCause, FailReason, LimitKind,
+    Charge, Death, DisruptionCause, End, Evidence, ExposureCause, FailReason, LimitKind,
 };
 use evenkeel_core::budget::Budget;
 use evenkeel_core::explain::{
-    MAX_DESCRIPTION_CHARS, charge_line, end_line, platform_description, quarantine_description,
-    state_line,
+    MAX_DESCRIPTION_CHARS, charge_line, death_line, end_line, platform_description,
+    quarantine_description, state_line,
 };
 use evenkeel_core::job::{Job, QuarantineReason, State, StopReason};
 
-use crate::fixtures::{NOON, job, job_id, running};
+use crate::fixtures::{NOON, boot_id, job, job_id, running};
 
 fn in_state(state: State) -> Job {
     Job {
@@ -121,7 +121,6 @@ fn the_operator_is_told_this_of_an_attempt() {
     let evidence = |evidence| End::Crashed {
         evidence: Some(evidence),
     };
-    let exposed = |cause, exclusive| End::Exposed(Exposure { cause, exclusive });
     let mut ends = vec![
         (End::Succeeded, Charge::None),
         (End::TryLater, Charge::None),
@@ -170,8 +169,8 @@ fn the_operator_is_told_this_of_an_attempt() {
         ExposureCause::NamedByBlackBox,
         ExposureCause::HostLost,
     ] {
-        ends.push((exposed(cause, false), Charge::Exposure));
-        ends.push((exposed(cause, true), Charge::Loss));
+        ends.push((End::Exposed { cause }, Charge::Exposure));
+        ends.push((End::Exposed { cause }, Charge::Loss));
     }
     for cause in [
         DisruptionCause::Drain,
@@ -265,4 +264,42 @@ fn an_actions_words_are_bounded() {
     assert!(told.ends_with("é…"));
     let words = "é".repeat(MAX_DESCRIPTION_CHARS);
     assert_eq!(platform_description(&job(), Some(&words)), words);
+}
+
+#[test]
+fn a_counted_death_is_told_by_how_the_job_was_near_and_what_it_cost() {
+    let told = |cause, exclusive, charge| {
+        let boot = boot_id(1);
+        let line = death_line(&Death {
+            boot,
+            cause,
+            exclusive,
+            charge,
+        });
+        line.strip_prefix(&format!("boot {boot} "))
+            .expect("it begins with who died")
+            .to_owned()
+    };
+    let named = ExposureCause::NamedByBlackBox;
+    for (line, expected) in [
+        (
+            told(named, true, Charge::Loss),
+            "died in a step for this job that no other shared; counted as a loss: nothing but this \
+             job was at work.",
+        ),
+        (
+            told(named, false, Charge::Exposure),
+            "died in a step for this job; counted as an exposure.",
+        ),
+        (
+            told(ExposureCause::HostLost, false, Charge::Exposure),
+            "died with its host; counted as an exposure.",
+        ),
+        (
+            told(ExposureCause::VanishedWithBroker, false, Charge::Exposure),
+            "died, and the run vanished with it; counted as an exposure.",
+        ),
+    ] {
+        assert_eq!(line, expected);
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::attempt::{Attempt, Charge, End};
+use evenkeel_core::attempt::{Attempt, Charge, End, ExposureCause};
 use evenkeel_core::budget::Budget;
 use evenkeel_core::ids::{
     AttemptId, BootId, BundleDigest, InstanceUid, JobId, Platform, RunRootId, ServiceId, Token,
@@ -79,6 +79,7 @@ pub(crate) fn running(solo: Option<Duration>) -> Job {
                 run_root: run_root(),
                 claimed_at: NOON,
                 solo,
+                deaths: Vec::new(),
             },
             stop: None,
         },
@@ -127,6 +128,23 @@ pub(crate) fn end(job: Job, end: End, ran: Duration, policy: &Policy) -> (Job, C
     let (job, effects) = transition(job, event, NOON, policy).expect("it belongs there");
     let charge = charge_in(&effects).expect("an end closes its attempt");
     (job, charge)
+}
+
+/// The death of `boot` as an event about the attempt under way.
+pub(crate) fn death_of(
+    job: &Job,
+    boot: u64,
+    cause: ExposureCause,
+    exclusive: bool,
+    ran: Duration,
+) -> Event {
+    Event::Expose {
+        attempt: job.attempt().expect("an attempt is under way").id,
+        boot: boot_id(boot),
+        cause,
+        exclusive,
+        ran,
+    }
 }
 
 /// What the attempt that these effects close was charged.

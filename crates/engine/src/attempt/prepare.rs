@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use super::{Outcome, Step};
 use crate::catalog::{Pinned, SECRETS};
 use crate::drivers::Place;
-use crate::service::{Shared, run_blocking};
-use crate::{parameters, state_folders};
+use crate::service::{Shared, step_blocking};
+use crate::{faults, parameters, state_folders};
 
 /// How long preparing may take: a secret may lie on a disk that does not answer.
 const PREPARE_LIMIT: Duration = Duration::from_secs(60);
@@ -86,9 +86,13 @@ async fn plan_run(
 ) -> Result<Prepared, String> {
     let job = &claimed.job;
     let digest = job.bundle;
-    let keeper = Arc::clone(shared);
-    let pinned = run_blocking(move || keeper.catalog.pinned(digest))
-        .await?
+    let (keeper, about) = (Arc::clone(shared), super::about(job));
+    let pinned = step_blocking(move || {
+        faults::hit_about("engine.bundle", &about);
+        keeper.catalog.pinned(digest)
+    });
+    let pinned = pinned
+        .await
         .map_err(|error| format!("the pinned copy of bundle {digest} cannot be read: {error}"))?;
     let Some(action) = pinned.bundle.actions.get(&job.action).cloned() else {
         return without_action(shared, job.action, &inputs)
@@ -98,7 +102,12 @@ async fn plan_run(
     let secrets = {
         let sources = pinned.bundle.secrets.clone();
         let folder = shared.options.data_dir.join(SECRETS);
-        run_blocking(move || read_secrets(&folder, &sources)).await??
+        let about = super::about(job);
+        let read = step_blocking(move || {
+            faults::hit_about("engine.secrets", &about);
+            read_secrets(&folder, &sources)
+        });
+        read.await?
     };
     let state = state_folders::make(shared, job.target.instance).await?;
     let attempt = claimed.fence.attempt;

@@ -7,7 +7,8 @@ use evenkeel_core::attempt::{DisruptionCause, End, FailReason, RunReport};
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::time::Timestamp;
 use evenkeel_core::transition::never_started;
-use evenkeel_executor::{ExecutorError, Handle, Probe, RunSpec, StartError, WatchEnd};
+use evenkeel_executor::{ExecutorError, Handle, RunSpec, Standing, StartError, WatchEnd};
+use evenkeel_store::error::StoreError;
 use evenkeel_store::seam::{Claimed, Owned};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -34,8 +35,13 @@ pub(super) async fn start_and_watch(
     spec: RunSpec,
     about: &str,
 ) -> Step<Outcome> {
-    let start = timeout(START_LIMIT, shared.options.executor.start(spec));
-    let started = match start.await {
+    let starts = shared.holds.starts.read().await;
+    if shared.holds.line().is_some() {
+        return Step::On(Outcome::of(never_started(), Duration::ZERO));
+    }
+    let start = timeout(START_LIMIT, shared.options.executor.start(spec)).await;
+    drop(starts);
+    let started = match start {
         Ok(Ok(handle)) => {
             faults::hit_about("engine.started", about);
             if let Step::Leave = note_start(shared, claimed, &handle).await {
@@ -97,12 +103,13 @@ pub(super) async fn watch(
     let mut pending: Option<String> = None;
     // When the wish to stop, which could not be passed on, is passed on again.
     let mut ask_again: Option<Instant> = None;
+    let mut silenced = None;
     faults::hit_about("engine.watch", about);
     let mut watched = executor.watch(attempt, lines.clone());
     loop {
         tokio::select! {
             end = &mut watched => {
-                match settle(shared, claimed, end, started, stopping).await {
+                match settle(shared, claimed, end, started, stopping, &mut silenced).await {
                     Step::On(Some(outcome)) => {
                         faults::hit_about("engine.ended", about);
                         return Step::On(outcome);
@@ -115,7 +122,7 @@ pub(super) async fn watch(
             () = at(written.map(|at| at + PROGRESS_EVERY)), if pending.is_some() => {
                 written = Some(Instant::now());
                 if let Some(line) = pending.take() {
-                    note_progress(shared, claimed, &line).await;
+                    pending = note_progress(shared, claimed, line).await;
                 }
             }
             () = place.stop.cancelled(), if stopping == Stopping::No => {
@@ -149,15 +156,23 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: &str) {
+/// Gives the line back if it could not be kept: it is tried again, unless a newer one comes.
+async fn note_progress(shared: &Arc<Shared>, claimed: &Claimed, line: String) -> Option<String> {
     match shared
         .options
         .store
-        .progress(claimed.fence, line, shared.now())
+        .progress(claimed.fence, &line, shared.now())
         .await
     {
-        Ok(Owned::Mine(()) | Owned::Lost) => {}
-        Err(error) => tracing::debug!(%error, "a progress line was not kept"),
+        Ok(Owned::Mine(()) | Owned::Lost) => None,
+        Err(error @ (StoreError::Damaged(_) | StoreError::Unreadable(_))) => {
+            tracing::debug!(%error, "a progress line cannot be kept");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "a progress line was not kept; trying again");
+            Some(line)
+        }
     }
 }
 
@@ -173,13 +188,15 @@ async fn ask_to_stop(shared: &Arc<Shared>, claimed: &Claimed) -> Option<Instant>
     Some(Instant::now() + RETRY_EVERY)
 }
 
-/// What the end of a watch means; `None` if the run has to be watched again.
+/// What the end of a watch means; `None` if the run has to be watched again. `silenced`: how long its
+/// shim had been silent when it was ended here for that.
 async fn settle(
     shared: &Arc<Shared>,
     claimed: &Claimed,
     end: Result<WatchEnd, ExecutorError>,
     started: bool,
     stopping: Stopping,
+    silenced: &mut Option<Duration>,
 ) -> Step<Option<Outcome>> {
     let attempt = claimed.fence.attempt;
     let executor = &shared.options.executor;
@@ -189,14 +206,17 @@ async fn settle(
         Ok(WatchEnd::NeverStarted) if started => match executor.sweep(attempt).await {
             Ok(true) => {
                 let ran = lived(shared, claimed);
-                Step::On(Some(Outcome::of(End::Crashed { evidence: None }, ran)))
+                let end = End::Crashed { evidence: None };
+                Step::On(Some(Outcome::gathered(shared, attempt, end, ran).await))
             }
             Ok(false) | Err(_) => pause(shared).await,
         },
         Ok(WatchEnd::NeverStarted) => Step::On(Some(Outcome::of(never_started(), Duration::ZERO))),
         Ok(WatchEnd::Vanished) => {
             let ran = lived(shared, claimed);
-            Step::On(Some(Outcome::of(End::Crashed { evidence: None }, ran)))
+            let end = End::Crashed { evidence: None };
+            let outcome = Outcome::gathered(shared, attempt, end, ran).await;
+            Step::On(Some(outcome.silenced(*silenced)))
         }
         Ok(WatchEnd::Lingering) => {
             match executor.sweep(attempt).await {
@@ -211,9 +231,19 @@ async fn settle(
         }
         Ok(WatchEnd::Silent) => {
             tracing::warn!(job = %claimed.job.id, "the shim is silent and is ended");
-            if let Err(error) = executor.end_silent(attempt).await {
-                tracing::warn!(job = %claimed.job.id, %error, "the silent shim could not be ended");
-                return pause(shared).await;
+            let silence = executor.silence(attempt).await.ok().flatten();
+            match executor.end_silent(attempt).await {
+                Ok(true) => *silenced = silence,
+                // It came back, or was gone by itself.
+                Ok(false) => {}
+                Err(error) => {
+                    if let ExecutorError::StillThere { .. } = error {
+                        // It was sent what no process outlives.
+                        *silenced = silence;
+                    }
+                    tracing::warn!(job = %claimed.job.id, %error, "the silent shim could not be ended");
+                    return pause(shared).await;
+                }
             }
             Step::On(None)
         }
@@ -254,7 +284,8 @@ pub(super) fn claimed_at(claimed: &Claimed) -> Timestamp {
 }
 
 /// Ends the run of an attempt, whatever state it is in, and comes back when none of its
-/// processes is left and none will start; says how long it lived.
+/// processes is left and none will start; says how long it can have lived. What it left is not
+/// understood: that may be what kills.
 pub(crate) async fn end_and_prove_gone(
     shared: &Shared,
     attempt: AttemptId,
@@ -262,16 +293,14 @@ pub(crate) async fn end_and_prove_gone(
 ) -> Step<Duration> {
     let executor = &shared.options.executor;
     loop {
-        let done = match executor.probe(attempt).await {
-            Ok(Probe::NeverStarted) => return Step::On(Duration::ZERO),
-            Ok(Probe::Vanished) => return Step::On(shared.now().since(claimed_at)),
-            Ok(Probe::Exited(report)) => return Step::On(report.ran()),
+        let done = match executor.standing(attempt).await {
+            Ok(Standing::Over) => return Step::On(shared.now().since(claimed_at)),
             // A silent shim does not hear; one that is not silent is not touched by the second.
-            Ok(Probe::Alive) => match executor.stop(attempt, Duration::ZERO).await {
-                Ok(()) => executor.end_silent(attempt).await,
+            Ok(Standing::Alive) => match executor.stop(attempt, Duration::ZERO).await {
+                Ok(()) => executor.end_silent(attempt).await.map(drop),
                 failed => failed,
             },
-            Ok(Probe::Lingering) => executor.sweep(attempt).await.map(|_| ()),
+            Ok(Standing::Lingering) => executor.sweep(attempt).await.map(|_| ()),
             Err(error) => Err(error),
         };
         if let Err(error) = done {

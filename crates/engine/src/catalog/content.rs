@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use evenkeel_core::bundle::{self, Bundle};
 use evenkeel_core::ids::BundleDigest;
 
+use crate::faults;
+
 /// Files in one bundle.
 const MAX_FILES: usize = 10_000;
 /// Bytes in one bundle.
@@ -147,13 +149,17 @@ pub(super) fn keep(
             write_new(&path, mode, &entry.bytes)?;
         }
         seal_folders(&draft)?;
+        faults::hit("engine.copy.before");
         fs::rename(&draft, &place)?;
+        faults::hit("engine.copy.after");
     }
     let draft = store.join(format!(".{digest}.json.new"));
     remove(&draft)?;
     write_new(&draft, 0o600, &serde_json::to_vec(bundle)?)?;
+    faults::hit("engine.snapshot.before");
     fs::rename(&draft, &snapshot)?;
     File::open(store)?.sync_all()?;
+    faults::hit("engine.snapshot.after");
     Ok(place)
 }
 

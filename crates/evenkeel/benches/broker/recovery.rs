@@ -1,5 +1,5 @@
 //! Recovery with many unfinished jobs: half of them queued, half recorded as running under a boot
-//! that died between claim and start.
+//! that died between claim and start; and with a thousand runs that live on and are taken over.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,37 @@ pub(crate) async fn run() {
     for number in [1_000, 10_000, 100_000] {
         one(number).await;
     }
+    living(10_000, 1_000).await;
     println!();
+}
+
+/// The broker is killed over so many unfinished jobs, some of which are runs that live.
+async fn living(number: u32, runs: u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let setup = Setup {
+        bundles: vec![bundle::write(folder.path(), &["sleep", "1800"])],
+        toml: format!("[jobs]\nconcurrency = {runs}\nper_service = {runs}\n"),
+        ..Setup::default()
+    };
+    let (mut broker, service) = start(setup).await;
+    broker.kill();
+    fill_queue(&broker.data(), &service, number).await;
+    broker.boot().await;
+    let since = Instant::now();
+    while driving(&broker).await != runs
+        || broker.run_processes().len() < 2 * usize::try_from(runs).expect("few")
+    {
+        assert!(
+            since.elapsed() < Duration::from_secs(600),
+            "{}",
+            broker.log()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    broker.kill();
+    println!("          of which {runs} runs live:");
+    again(&mut broker, number).await;
+    assert_eq!(driving(&broker).await, runs, "all were taken over");
 }
 
 async fn one(number: u32) {
@@ -33,15 +63,32 @@ async fn one(number: u32) {
             .into(),
         ..Setup::default()
     };
-    let mut broker = Broker::start(setup).await;
+    let (mut broker, service) = start(setup).await;
+    broker.terminate();
+    fill(&broker.data(), &service, number).await;
+    again(&mut broker, number).await;
+}
+
+async fn start(setup: Setup) -> (Broker, Service) {
+    let broker = Broker::start(setup).await;
     let report = broker
         .admin(reqwest::Method::GET, "/admin/v1/catalog")
         .await
         .body;
     let report: CatalogReport = serde_json::from_value(report).expect("a catalog");
-    broker.terminate();
-    fill(&broker.data(), &report.services[0], number).await;
+    let service = report.services.into_iter().next().expect("a service");
+    (broker, service)
+}
 
+async fn driving(broker: &Broker) -> u64 {
+    let path = "/admin/v1/status";
+    let status = broker.admin(reqwest::Method::GET, path).await.body;
+    status["driving"].as_u64().unwrap_or(0)
+}
+
+/// Starts the broker and takes the time until it is ready, which it is when every job has been
+/// looked at.
+async fn again(broker: &mut Broker, number: u32) {
     let since = Instant::now();
     broker.spawn();
     let listener = broker.listening().await - since;
@@ -76,19 +123,42 @@ fn peak_kib(pid: u32) -> u64 {
         .unwrap_or(0)
 }
 
+fn open(data: &Path) -> SqliteStore {
+    let opened = SqliteStore::open(StoreOptions::new(data));
+    opened.expect("the store").store
+}
+
+/// When all were ordered: long ago, so that they are due.
+const AT: Timestamp = Timestamp(1_700_000_000_000);
+
+async fn fill_queue(data: &Path, service: &Service, number: u32) {
+    let store = open(data);
+    let mut nth = 0;
+    while nth < number {
+        let some =
+            (nth..number.min(nth + 500)).map(|nth| store.submit(order(service, nth, AT, &store)));
+        for submitted in join_all(some).await {
+            assert!(
+                matches!(submitted, Ok(Submitted::Accepted { .. })),
+                "{submitted:?}"
+            );
+        }
+        nth += 500;
+    }
+}
+
+/// Half of them are claimed by a boot that is no more.
 async fn fill(data: &Path, service: &Service, number: u32) {
-    let store = SqliteStore::open(StoreOptions::new(data))
-        .expect("the store")
-        .store;
+    fill_queue(data, service, number).await;
+    let store = open(data);
     let run_root = fs::read_to_string(data.join("run/id")).expect("a run root");
     let run_root = RunRootId(run_root.trim().parse().expect("an id"));
     let boot = BootId(fresh());
-    let at = Timestamp(jiff::Timestamp::UNIX_EPOCH.as_millisecond() + 1_800_000_000_000);
     store
         .open_boot(&NewBoot {
             id: boot,
             run_root,
-            at,
+            at: AT,
             pid: 1,
             host_boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .expect("a boot id")
@@ -98,18 +168,6 @@ async fn fill(data: &Path, service: &Service, number: u32) {
         })
         .await
         .expect("a boot");
-    let mut nth = 0;
-    while nth < number {
-        let some =
-            (nth..number.min(nth + 500)).map(|nth| store.submit(order(service, nth, at, &store)));
-        for submitted in join_all(some).await {
-            assert!(
-                matches!(submitted, Ok(Submitted::Accepted { .. })),
-                "{submitted:?}"
-            );
-        }
-        nth += 500;
-    }
     let running = number / 2;
     let mut claimed = 0;
     while claimed < running {
@@ -119,7 +177,7 @@ async fn fill(data: &Path, service: &Service, number: u32) {
         let claim = ClaimDue {
             boot,
             run_root,
-            at,
+            at: AT,
             attempts,
             per_service: u32::MAX,
             solo: false,

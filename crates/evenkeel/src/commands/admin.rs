@@ -5,6 +5,7 @@ use std::time::Duration;
 use evenkeel_server::admin::types::{ErrorAnswer, ErrorKind};
 use reqwest::{Method, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::address;
@@ -31,14 +32,14 @@ pub(super) struct Answer {
 
 /// A client of one broker's admin API.
 #[derive(Debug)]
-pub(super) struct AdminClient {
+pub(crate) struct AdminClient {
     http: reqwest::Client,
     base: Url,
     token: Option<SecretString>,
 }
 
 impl AdminClient {
-    pub(super) fn new(args: &AdminArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &AdminArgs) -> Result<Self, Failure> {
         args.url.as_deref().map_or(Ok(()), address::spoken)?;
         // What is given need not be found.
         let folder = match (&args.url, &args.token) {
@@ -96,7 +97,7 @@ impl AdminClient {
     }
 
     /// Gets what the path and its query name.
-    pub(super) async fn get<T: DeserializeOwned>(
+    pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],
         query: &[(&str, String)],
@@ -136,7 +137,20 @@ impl AdminClient {
 
     /// Asks for something to be done.
     pub(super) async fn post<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {
-        let answer = self.call(Method::POST, path, &[]).await?;
+        self.done(self.call(Method::POST, path, &[]).await?)
+    }
+
+    /// As [`Self::post`], with what there is to say about it.
+    pub(super) async fn post_with<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let request = self.request(Method::POST, path, &[]).json(body);
+        self.done(self.send(request).await?)
+    }
+
+    fn done<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, Failure> {
         if answer.status.is_success() {
             self.read(&answer)
         } else {
@@ -150,6 +164,15 @@ impl AdminClient {
         path: &[&str],
         query: &[(&str, String)],
     ) -> Result<Answer, Failure> {
+        self.send(self.request(method, path, query)).await
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> reqwest::RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -161,6 +184,10 @@ impl AdminClient {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose_secret());
         }
+        request
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, Failure> {
         let mut response = request
             .send()
             .await

@@ -22,9 +22,14 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<(), Failure> {
     }
 }
 
-/// Reads the configuration; all but the last of what is wrong with it is told at once.
+/// Reads the configuration.
 pub(crate) fn load(named: Option<&Path>) -> Result<Config, Failure> {
-    Config::load(named).map_err(|ConfigError { problems }| {
+    understood(Config::load(named))
+}
+
+/// All but the last of what is wrong with a configuration is told at once.
+pub(crate) fn understood<T>(read: Result<T, ConfigError>) -> Result<T, Failure> {
+    read.map_err(|ConfigError { problems }| {
         let mut failures: Vec<Failure> = problems
             .into_iter()
             .map(|problem| Failure {

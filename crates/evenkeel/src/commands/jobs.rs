@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use evenkeel_core::ids::JobId;
 use evenkeel_server::admin::types::{
-    Acted, CatalogReport, JobDetail, JobList, JobLog, JobState, JobSummary, LogStream,
+    Acted, CatalogReport, Explanation, JobDetail, JobList, JobLog, JobState, JobSummary, LogStream,
 };
 use uuid::Uuid;
 
@@ -12,7 +12,9 @@ use crate::cli::AdminArgs;
 use crate::fail::{Exit, Failure};
 use crate::output::{self, shown, shown_lines};
 
+mod attempts;
 mod detail;
+mod story;
 
 /// The admin API's largest page.
 const PAGE: u32 = 500;
@@ -26,6 +28,8 @@ pub(crate) enum JobsCommand {
     List(ListArgs),
     /// Show a job with its attempts and what was done to it
     Show(OneJob),
+    /// Tell a job's story: what happened, what it proves and cost, and what to do about it
+    Explain(OneJob),
     /// Print the end of an attempt's log
     Logs {
         #[command(flatten)]
@@ -67,6 +71,9 @@ pub(crate) struct ListArgs {
     /// Only jobs of this service offering, by its name or id
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
+    /// Only suspects that are not final: their runs are isolated
+    #[arg(long)]
+    suspect: bool,
     /// At most this many
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
@@ -87,6 +94,16 @@ pub(crate) async fn run(command: JobsCommand) -> Result<(), Failure> {
                 output::json(&job)
             } else {
                 detail::show(&job)
+            }
+        }
+        JobsCommand::Explain(one) => {
+            let (client, id) = one.find().await?;
+            let path = ["admin", "v1", "jobs", &id, "explanation"];
+            let told: Explanation = client.get(&path, &[]).await?;
+            if one.admin.format.json {
+                output::json(&told)
+            } else {
+                story::tell(&told)
             }
         }
         JobsCommand::Logs {
@@ -161,6 +178,9 @@ async fn list(args: &ListArgs) -> Result<(), Failure> {
     }
     if let Some(service) = &args.service {
         query.push(("service", service_id(&client, service).await?));
+    }
+    if args.suspect {
+        query.push(("suspect", "true".to_owned()));
     }
     let mut all = JobList {
         jobs: Vec::new(),

@@ -121,6 +121,7 @@ fn counted(counts: &Counts) -> Vec<String> {
         failed,
         cancelled,
         quarantined,
+        suspects,
         instances,
         bindings,
         leaks,
@@ -134,6 +135,11 @@ fn counted(counts: &Counts) -> Vec<String> {
     if *quarantined > 0 {
         lines.push(format!(
             "quarantined {quarantined}: see `evenkeel jobs list --state quarantined`"
+        ));
+    }
+    if *suspects > 0 {
+        lines.push(format!(
+            "suspects   {suspects}, whose runs are isolated: see `evenkeel jobs list --suspect`"
         ));
     }
     if *leaks > 0 {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::units::{Count, Time};
+use super::units::{Count, Time, TimeOrNone};
 
 const fn count(number: u32) -> Count {
     match NonZeroU32::new(number) {
@@ -31,6 +31,7 @@ pub(crate) struct RawConfig {
     pub(crate) jobs: RawJobs,
     pub(crate) process: RawProcess,
     pub(crate) recovery: RawRecovery,
+    pub(crate) serve: RawServe,
     pub(crate) shutdown: RawShutdown,
 }
 
@@ -46,6 +47,7 @@ impl Default for RawConfig {
             jobs: RawJobs::default(),
             process: RawProcess::default(),
             recovery: RawRecovery::default(),
+            serve: RawServe::default(),
             shutdown: RawShutdown::default(),
         }
     }
@@ -200,6 +202,22 @@ impl Default for RawRecovery {
             backoff_max: Time::from_secs(600),
             hold_after: count(3),
             hold_quiet: Time::from_secs(600),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawServe {
+    pub(crate) watchdog: TimeOrNone,
+    pub(crate) restart_pause: Time,
+}
+
+impl Default for RawServe {
+    fn default() -> Self {
+        Self {
+            watchdog: TimeOrNone::from_secs(60),
+            restart_pause: Time::from_secs(5),
         }
     }
 }

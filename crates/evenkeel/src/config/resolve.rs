@@ -3,16 +3,22 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::error::{ConfigError, Locator, Problem};
 use super::raw::{RawConfig, RawJobs, RawRecovery, RawUser};
-use super::units::{Count, Time};
+use super::units::{Count, Time, TimeOrNone};
 use super::{Config, Jobs, Osb, Password, Process, Recovery, RunAs, User};
 
 /// Platforms wait for 60 s, and take an operation whose answer is later for lost.
 const LONGEST_SYNC: Time = Time::from_secs(55);
 /// Shims show themselves twice a second.
 const LEAST_SILENCE: Time = Time::from_secs(2);
+
+/// Brokers beat once a second.
+const LEAST_WATCHDOG: Time = Time::from_secs(3);
+/// Nobody is kept waiting longer for a broker that could be there.
+const LONGEST_RESTART_PAUSE: Time = Time::from_secs(5);
 
 /// Collects what is wrong, so that one reading tells it all.
 struct Judge<'a> {
@@ -82,6 +88,8 @@ pub(super) fn resolve(
             silent_after: judge.silent_after(raw.process.silent_after),
         },
         recovery: judge.recovery(&raw.recovery),
+        watchdog: judge.watchdog(raw.serve.watchdog),
+        restart_pause: judge.restart_pause(raw.serve.restart_pause),
         on_shutdown: raw.shutdown.on_shutdown,
         drain_limit: raw.shutdown.drain_limit,
     };
@@ -244,6 +252,27 @@ impl Judge<'_> {
             );
         }
         silent_after
+    }
+
+    fn watchdog(&mut self, watchdog: TimeOrNone) -> Option<Duration> {
+        let time = watchdog.get()?;
+        if time < LEAST_WATCHDOG {
+            self.wrong(
+                "serve.watchdog",
+                format!("{time} is too short to tell a busy broker from one that is stuck: at least {LEAST_WATCHDOG}, or \"0s\" for none"),
+            );
+        }
+        Some(time.get())
+    }
+
+    fn restart_pause(&mut self, pause: Time) -> Time {
+        if pause > LONGEST_RESTART_PAUSE {
+            self.wrong(
+                "serve.restart_pause",
+                format!("{pause} is too long: at most {LONGEST_RESTART_PAUSE}"),
+            );
+        }
+        pause
     }
 
     fn run_as(&mut self, text: String) -> Option<RunAs> {

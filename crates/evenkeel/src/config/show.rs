@@ -1,7 +1,8 @@
 //! The effective configuration as a file: every key with the value that it has, secrets hidden.
 
 use super::raw::{
-    RawAdmin, RawConfig, RawJobs, RawOsb, RawProcess, RawRecovery, RawShutdown, RawStore, RawUser,
+    RawAdmin, RawConfig, RawJobs, RawOsb, RawProcess, RawRecovery, RawServe, RawShutdown, RawStore,
+    RawUser,
 };
 use super::{Config, Password};
 
@@ -52,6 +53,10 @@ impl Config {
                 backoff_max: self.recovery.backoff_max,
                 hold_after: self.recovery.hold_after,
                 hold_quiet: self.recovery.hold_quiet,
+            },
+            serve: RawServe {
+                watchdog: self.watchdog.into(),
+                restart_pause: self.restart_pause,
             },
             shutdown: RawShutdown {
                 on_shutdown: self.on_shutdown,

@@ -57,6 +57,9 @@ fn what_is_shown_reads_as_itself() {
         backoff_max = "10ms"
         hold_after = 11
         hold_quiet = "12h"
+        [serve]
+        watchdog = "0s"
+        restart_pause = "1s"
         [shutdown]
         on_shutdown = "drain"
         drain_limit = "13d"
@@ -116,6 +119,8 @@ fn every_mistake_is_told_with_file_line_column_and_key() {
         "[process]\ncontainment = 'cgruop'",
         "[process]\nrun_as = 'nobody-of-that-name'",
         "[process]\nsilent_after = '1s'",
+        "[serve]\nwatchdog = '2s'",
+        "[serve]\nrestart_pause = '6s'",
         "[store]\nurl = 'postgres://user:secret@host/db'",
         "[store]\nurl = 'mysql:x'",
         "[[osb.users]]\nname = 'a'",

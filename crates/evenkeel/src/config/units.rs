@@ -116,6 +116,58 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// A time, or `0s` for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimeOrNone(Option<Time>);
+
+impl TimeOrNone {
+    pub(crate) const fn from_secs(secs: u64) -> Self {
+        Self(Some(Time::from_secs(secs)))
+    }
+
+    pub(crate) const fn get(self) -> Option<Time> {
+        self.0
+    }
+}
+
+impl From<Option<Duration>> for TimeOrNone {
+    fn from(time: Option<Duration>) -> Self {
+        Self(time.map(Time))
+    }
+}
+
+impl Serialize for TimeOrNone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(time) => time.serialize(serializer),
+            None => serializer.serialize_str("0s"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeOrNone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AsTimeOrNone;
+        impl Visitor<'_> for AsTimeOrNone {
+            type Value = TimeOrNone;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time in quotes such as \"60s\", or \"0s\" for none")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<TimeOrNone, E> {
+                if text == "0s" {
+                    return Ok(TimeOrNone(None));
+                }
+                Time::parse(text)
+                    .map(|time| TimeOrNone(Some(time)))
+                    .map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(AsTimeOrNone)
+    }
+}
+
 /// A count of at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(transparent)]

@@ -19,8 +19,9 @@ pub(super) fn print(
     // A log collector may read what no terminal shows: there the file's name has to do.
     let shown = new_password.filter(|_| std::io::stdout().is_terminal());
     let text = text(config, addresses, catalog, shown.as_ref());
-    // Nobody reading it is no reason not to serve.
-    output::data(&text).ok();
+    // Nobody reading it is no reason not to serve, nor to wait: for this thread nobody does.
+    let print = std::thread::Builder::new().name("banner".to_owned());
+    drop(print.spawn(move || output::data(&text)));
 }
 
 fn text(

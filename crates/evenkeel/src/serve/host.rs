@@ -13,8 +13,9 @@ pub(super) fn boot_id() -> std::io::Result<String> {
 }
 
 /// What becomes of runs at the end, and the same in words.
-pub(super) fn on_shutdown(wish: config::OnShutdown) -> (OnShutdown, String) {
-    let contained = ends_its_runs();
+/// `has_warden`: this process has a parent that ends with it.
+pub(super) fn on_shutdown(wish: config::OnShutdown, has_warden: bool) -> (OnShutdown, String) {
+    let contained = ends_its_runs(has_warden);
     let choice = match wish {
         config::OnShutdown::Detach => OnShutdown::Detach,
         config::OnShutdown::Drain => OnShutdown::Drain,
@@ -38,10 +39,12 @@ pub(super) fn on_shutdown(wish: config::OnShutdown) -> (OnShutdown, String) {
 }
 
 /// Why runs would end with the broker, if they would.
-fn ends_its_runs() -> Option<&'static str> {
+fn ends_its_runs(has_warden: bool) -> Option<&'static str> {
     let set = |name| std::env::var_os(name).is_some();
     if std::process::id() == 1 {
         Some("the broker is process 1")
+    } else if has_warden && std::os::unix::process::parent_id() == 1 {
+        Some("the warden is process 1")
     } else if set("KUBERNETES_SERVICE_HOST") {
         Some("the broker is in a pod")
     } else if set("container")

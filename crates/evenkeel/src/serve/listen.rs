@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::fail::{Exit, Failure};
 
 /// Bound and listening.
 #[derive(Debug)]
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     osb: TcpListener,
     admin: TcpListener,
 }
@@ -20,19 +22,68 @@ pub(super) struct Addresses {
     pub(super) admin: SocketAddr,
 }
 
-pub(super) fn bind(config: &Config) -> Result<Sockets, Failure> {
-    let osb = listen("osb.listen", config.osb.listen)?;
-    let admin = listen("admin.listen", config.admin_listen)?;
+/// Between two tries to have an address that somebody else has.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long an address is waited for that is in use. A broker whose warden was killed has the
+/// sockets until it has heard of that.
+pub(crate) struct Wait<'a> {
+    pub(crate) limit: Duration,
+    /// Told once for each address, before it is waited for.
+    pub(crate) tell: &'a dyn Fn(&str),
+}
+
+pub(crate) fn bind(config: &Config, wait: &Wait<'_>) -> Result<Sockets, Failure> {
+    take_or_bind(config, None, None, wait)
+}
+
+/// What was passed to this process is taken, what was not is bound.
+pub(super) fn take_or_bind(
+    config: &Config,
+    osb: Option<TcpListener>,
+    admin: Option<TcpListener>,
+    wait: &Wait<'_>,
+) -> Result<Sockets, Failure> {
+    let until = Instant::now() + wait.limit;
+    let usable = |given: Option<TcpListener>, key, address| match given {
+        Some(listener) => match listener.set_nonblocking(true) {
+            Ok(()) => Ok(listener),
+            Err(error) => Err(broken(&error)),
+        },
+        None => listen(key, address, until, wait),
+    };
+    let osb = usable(osb, "osb.listen", config.osb.listen)?;
+    let admin = usable(admin, "admin.listen", config.admin_listen)?;
     Ok(Sockets { osb, admin })
 }
 
-fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listening = TcpListener::bind(address)
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+fn listen(
+    key: &str,
+    address: SocketAddr,
+    until: Instant,
+    wait: &Wait<'_>,
+) -> Result<TcpListener, Failure> {
+    let mut told = false;
+    let listening = loop {
+        let bound = TcpListener::bind(address)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+        let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+        if !in_use || Instant::now() >= until {
+            break bound;
+        }
+        if !told {
+            told = true;
+            (wait.tell)(&format!(
+                "{address} is in use; waiting up to {} s for it, as for a broker that hands over",
+                wait.limit.as_secs()
+            ));
+        }
+        std::thread::sleep(RETRY);
+    };
     listening.map_err(|error| {
         let hint = if error.kind() == io::ErrorKind::AddrInUse {
             format!(
-                "another process listens there; end it, or set {key} to another address (port 0 takes a free one)"
+                "another process listens there; end it, or set {key} to another address (port 0 takes a free one); --lock-wait sets how long to wait"
             )
         } else if error.kind() == io::ErrorKind::PermissionDenied {
             format!("ports below 1024 need a privilege; set {key} to a higher one")
@@ -44,6 +95,11 @@ fn listen(key: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 impl Sockets {
+    /// To be passed on: OSB, admin.
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.osb.as_fd(), self.admin.as_fd()]
+    }
+
     pub(super) fn into_tokio(
         self,
     ) -> Result<(tokio::net::TcpListener, tokio::net::TcpListener), Failure> {

@@ -3,15 +3,16 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use evenkeel_core::boot::DeathRecord;
 use evenkeel_core::ids::{BootId, Platform, RunRootId};
 use evenkeel_core::policy::Policy;
 use evenkeel_engine::world::{RealWorld, World as _};
-use evenkeel_engine::{Options, Service, faults};
+use evenkeel_engine::{BlackBoxes, Options, Service, faults};
 use evenkeel_executor::{ContainmentWish, ProcessExecutor, ProcessOptions, RunAs, RunRoot};
-use evenkeel_run::BootLock;
 use evenkeel_server::{
     AdminSettings, AdminState, DeletedAs, OsbSettings, OsbState, Password, RequestLimits, User,
 };
@@ -20,9 +21,12 @@ use evenkeel_store::{SqliteStore, StoreOptions};
 
 use super::front::Front;
 use super::listen::Addresses;
+use super::parent::Parent;
+use super::seat::Seat;
 use super::{examples, folder, host, stored};
 use crate::config::{self, Config};
 use crate::fail::{Exit, Failure};
+use crate::warden::files::Files;
 use crate::{files, secrets};
 
 /// Before the store is tried again.
@@ -44,8 +48,19 @@ pub(super) struct Broker {
     pub(super) admin: Router,
     /// The generated password, if it was made just now.
     pub(super) new_password: Option<secrecy::SecretString>,
-    /// Its being held proves to later boots that this one lives.
-    _boot: BootLock,
+}
+
+/// The death records that wardens leave.
+#[derive(Debug)]
+struct Deaths(Files);
+
+impl evenkeel_engine::Deaths for Deaths {
+    fn of(&self, boot: BootId) -> Option<DeathRecord> {
+        self.0.death(boot).unwrap_or_else(|error| {
+            tracing::warn!(%boot, %error, "the record of an earlier boot's death cannot be read");
+            None
+        })
+    }
 }
 
 /// Why the broker has not started.
@@ -57,26 +72,29 @@ enum Setback {
 }
 
 /// Starts the broker; tries again for as long as what is wrong can be mended from outside, and
-/// tells that to whoever asks `front`.
+/// tells that to whoever asks `front`. While `registers` is set the boot may be in the store, and
+/// this must not be dropped: what nobody ended in order has died.
 pub(super) async fn start(
     config: &Config,
     lock_wait: Duration,
     addresses: &Addresses,
     front: &Front,
+    seat: &mut Seat,
+    registers: &AtomicBool,
 ) -> Result<Broker, Failure> {
-    // Judged before anything is opened: a store must not be touched for a broker nobody can use.
-    let configured = configured_users(config)?;
-    let data_dir = folder::usable(&config.data_dir)?;
     loop {
-        match open(config, &configured, &data_dir, lock_wait, addresses).await {
+        let opened = open(config, lock_wait, addresses, seat, registers);
+        match opened.await {
             Ok(broker) => return Ok(broker),
             Err(Setback::Final(failure)) => return Err(failure),
             Err(Setback::Lasting(failure)) => {
+                registers.store(false, Ordering::Relaxed);
                 if front.tell(&failure) {
                     tracing::error!(hint = failure.hint, "cannot start: {}", failure.message);
+                    Parent::status(&format!("not ready: {}", failure.message));
                 }
                 // So that `evenkeel status` finds whom to ask why.
-                if let Err(error) = stored::addresses(&data_dir, addresses) {
+                if let Err(error) = stored::addresses(&config.data_dir, addresses) {
                     tracing::debug!(%error, "the addresses cannot be told");
                 }
             }
@@ -87,11 +105,22 @@ pub(super) async fn start(
 
 async fn open(
     config: &Config,
-    configured: &[User],
-    data_dir: &Path,
     lock_wait: Duration,
     addresses: &Addresses,
+    seat: &mut Seat,
+    registers: &AtomicBool,
 ) -> Result<Broker, Setback> {
+    // Judged before anything is opened: a store must not be touched for a broker nobody can use.
+    let configured = &configured_users(config).map_err(|failure| {
+        if seat.has_warden {
+            // It was right when the warden looked: a password's file is being changed.
+            Setback::Lasting(failure.hint("mend it; the broker goes on by itself"))
+        } else {
+            Setback::Final(failure)
+        }
+    })?;
+    let data_dir =
+        &folder::usable(&config.data_dir).map_err(|error| io_setback(&config.data_dir, &error))?;
     let store = open_store(config, data_dir, lock_wait).await?;
     let in_folder = |error: io::Error| io_setback(data_dir, &error);
     stored::addresses(data_dir, addresses).map_err(in_folder)?;
@@ -109,23 +138,38 @@ async fn open(
         examples::write(&data_dir.join("examples")).map_err(in_folder)?;
     }
     let root = open_root(config, data_dir)?;
-    let boot = RealWorld.id();
-    let lock = root.lock_boot(&boot.to_string()).map_err(unusable_root)?;
-    let (on_shutdown, note) = host::on_shutdown(config.on_shutdown);
-    tracing::info!("{note}");
+    seat.lock(&root).map_err(unusable_root)?;
+    let (on_shutdown, note) = host::on_shutdown(config.on_shutdown, seat.has_warden);
+    let mut notes = vec![note];
+    let black_boxes = match BlackBoxes::create(&root, seat.boot) {
+        Ok(boxes) => Some(boxes),
+        Err(error) if is_full(&error) => return Err(unusable_root(error)),
+        Err(error) => {
+            let note = format!(
+                "without a black box, a job that kills the broker would go unnoticed: {error}"
+            );
+            tracing::error!("{note}");
+            notes.push(note);
+            None
+        }
+    };
+    tracing::info!("{}", notes[0]);
+    let host_boot = host::boot_id().map_err(in_folder)?;
+    registers.store(true, Ordering::Relaxed);
     let service = Service::start(Options {
-        boot: BootId(boot),
+        boot: seat.boot,
         run_root: root
             .id()
             .parse::<RunRootId>()
             .map_err(|error| Setback::Final(Failure::new(Exit::DataDir, error.to_string())))?,
-        host_boot: host::boot_id().map_err(in_folder)?,
+        host_boot,
         version: VERSION.to_owned(),
         data_dir: data_dir.to_owned(),
         bundles,
         namespace,
-        store: Arc::new(store),
+        store: faults::store(Arc::new(store)),
         executor: Arc::new(ProcessExecutor::new(root, process_options(&config.process))),
+        black_boxes,
         world: Arc::new(RealWorld),
         concurrency: config.jobs.concurrency.get(),
         per_service: config.jobs.per_service.get(),
@@ -136,9 +180,11 @@ async fn open(
         isolate_platforms: config.osb.isolate_platforms,
         grace: config.process.grace.get(),
         reconcile_every: RECONCILE,
+        hold_after: config.recovery.hold_after.get(),
         hold_quiet: config.recovery.hold_quiet.get(),
         on_shutdown,
         drain_limit: config.drain_limit.get(),
+        deaths: Arc::new(Deaths(Files::of(data_dir))),
     })
     .await
     .map_err(|evenkeel_engine::StartError::Store(error)| store_setback(error))?;
@@ -166,7 +212,7 @@ async fn open(
         &token,
         AdminSettings {
             version: VERSION.to_owned(),
-            notes: vec![note],
+            notes,
             ..AdminSettings::default()
         },
     );
@@ -177,7 +223,6 @@ async fn open(
         admin: evenkeel_server::admin_router(admin.map_err(no_auth)?),
         service,
         new_password,
-        _boot: lock,
     })
 }
 
@@ -197,15 +242,22 @@ async fn open_store(
             ..Policy::default()
         },
         lock_wait,
+        around_commit: [
+            || faults::hit("store.commit.before"),
+            || faults::hit("store.commit.after"),
+        ],
+        around_key: [
+            || faults::hit("store.key.before"),
+            || faults::hit("store.key.after"),
+        ],
         ..StoreOptions::new(data_dir)
     };
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(options))
         .await
-        .map_err(|error| {
-            Setback::Lasting(Failure::new(
-                Exit::Store,
-                format!("opening the store failed: {error}"),
-            ))
+        .map_err(|_| {
+            // What a panic says is for raw standard error alone.
+            let text = "opening the store failed: the broker panicked over it, or is ending";
+            Setback::Lasting(Failure::new(Exit::Store, text.to_owned()))
         })?
         .map_err(store_setback)?;
     if opened.key_created {
@@ -220,7 +272,7 @@ fn store_setback(error: StoreError) -> Setback {
     match error {
         StoreError::Locked(_) => Setback::Final(failed(
             Exit::Locked,
-            "end that broker first, or give this one a data_dir of its own; --lock-wait sets how long to wait",
+            "end that broker, or give this one a data_dir of its own: `fuser` names the process that holds the folder's file `lock`; one whose warden is dead and that does not end by itself hangs: SIGKILL, its runs go on. --lock-wait sets how long to wait",
         )),
         StoreError::WrongKey(_) => Setback::Lasting(failed(
             Exit::WrongKey,
@@ -250,15 +302,15 @@ fn store_setback(error: StoreError) -> Setback {
 
 fn io_setback(data_dir: &Path, error: &io::Error) -> Setback {
     let failure = folder::unusable(data_dir, error);
-    if folder::is_full(error) {
-        Setback::Lasting(failure)
-    } else {
+    if folder::is_final(error) {
         Setback::Final(failure)
+    } else {
+        Setback::Lasting(failure)
     }
 }
 
 /// The users that the configuration names; none where it leaves that to the broker.
-fn configured_users(config: &Config) -> Result<Vec<User>, Failure> {
+pub(super) fn configured_users(config: &Config) -> Result<Vec<User>, Failure> {
     let users = config.osb.users.iter().map(|configured| {
         let password = match &configured.password {
             config::Password::Hash(hash) => Password::Argon2id(hash.clone().into()),
@@ -306,11 +358,24 @@ fn open_root(config: &Config, data_dir: &Path) -> Result<RunRoot, Setback> {
     Ok(root)
 }
 
+fn is_full(error: &evenkeel_run::RunError) -> bool {
+    matches!(error, evenkeel_run::RunError::Io { source, .. } if folder::is_full(source))
+}
+
 fn unusable_root(error: evenkeel_run::RunError) -> Setback {
-    Setback::Final(Failure::new(
-        Exit::DataDir,
-        format!("cannot use the run root: {error}"),
-    ))
+    let failure = Failure::new(Exit::DataDir, format!("cannot use the run root: {error}"));
+    // All others say that the root is foreign, malformed, or where no lock proves a life.
+    if let evenkeel_run::RunError::Io { source, .. } = &error
+        && !folder::is_final(source)
+    {
+        let hint = if folder::is_full(source) {
+            "make room on its disk; the broker goes on by itself"
+        } else {
+            "the broker tries again by itself"
+        };
+        return Setback::Lasting(failure.hint(hint));
+    }
+    Setback::Final(failure)
 }
 
 fn process_options(process: &config::Process) -> ProcessOptions {

@@ -9,6 +9,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use evenkeel_engine::faults;
 use evenkeel_engine::world::{RealWorld, World as _};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -108,9 +109,13 @@ fn write(path: &Path, line: &str, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))?;
     writeln!(file, "{line}")?;
     file.sync_all()?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    faults::hit_about("serve.stored.before", &name);
     fs::rename(&draft, path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()?;
+    faults::hit_about("serve.stored.after", &name);
+    Ok(())
 }
 
 fn about(path: &Path, error: io::Error) -> io::Error {

@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 use crate::harness::{Broker, Setup, eventually, was_killed};
 
+mod recovery;
+
 /// A tmpfs for the data folder. It is filled by being made as small as what it holds: the broker
 /// starts no run with less than 256 MiB of room, and a file of that size would take real memory.
 struct Disk {
@@ -202,9 +204,11 @@ async fn a_disk_that_is_full_at_any_step_loses_nothing_and_doubles_nothing() {
         "engine.prepare~provision",
         "engine.start~provision",
         "engine.started~provision",
+        "store.started.before~^provision",
         "engine.watch~provision",
         "engine.ended~provision",
         "engine.conclude~provision",
+        "store.finish_attempt.before~^provision",
         "engine.start~deprovision",
         "engine.conclude~deprovision",
     ] {
@@ -236,6 +240,14 @@ async fn a_full_disk_at(point: &str) {
     disk.fill().await;
     fs::write(&hold, "").unwrap();
     complains(&broker, &disk).await;
+    if point.starts_with("store.") {
+        eventually(&format!("{point} itself meets it"), || {
+            let log = broker.log();
+            let met = |line: &str| line.contains("trying again") && line.contains("make room");
+            std::future::ready(log.lines().any(met).then_some(()))
+        })
+        .await;
+    }
     let path = format!("/v2/service_instances/i/last_operation?operation={operation}");
     let poll = broker.osb(Method::GET, &path, None).await;
     assert!([200, 503].contains(&poll.status), "{point}: {poll:?}");
@@ -370,5 +382,54 @@ async fn a_broker_that_starts_on_a_full_disk_says_so_and_goes_on_when_there_is_r
     broker.succeeded("i", None, &operation).await;
     assert_eq!(broker.job(&operation).await["attempts"], 1);
     assert_eq!(stage.provisions("i", "starts"), 1);
+    broker.nothing_left().await;
+}
+
+/// The run root on a file system of its own, the database on another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_root_without_room_starts_nothing_ends_what_runs_and_keeps_orders() {
+    let (disk, stage) = (Disk::new(), Stage::new());
+    let outside = tempfile::tempdir().unwrap();
+    let data = outside.path().join("data");
+    fs::create_dir(&data).unwrap();
+    std::os::unix::fs::symlink(disk.path().join("run"), data.join("run")).unwrap();
+    fs::create_dir(disk.path().join("run")).unwrap();
+    let mut setup = stage.setup(&disk);
+    setup.data = Some(data);
+    let mut broker = Broker::start(setup).await;
+    let pid = broker.pid();
+    let of = broker.ids("quiet", "plain").await;
+    fs::write(stage.told("closed"), "").unwrap();
+    let running = broker.provision("running", &of, json!({})).await;
+    eventually("the run is under way", || {
+        std::future::ready((stage.provisions("running", "starts") == 1).then_some(()))
+    })
+    .await;
+    disk.fill().await;
+    let waiting = broker.provision("waiting", &of, json!({})).await;
+    eventually("the broker says why nothing starts", || async {
+        let ready = broker.admin(Method::GET, "/readyz").await;
+        assert_eq!(ready.status, 200, "requests are served: {ready:?}");
+        let text = ready.body.to_string();
+        (text.contains("disk of the run root") && text.contains("make room")).then_some(())
+    })
+    .await;
+    fs::remove_file(stage.told("closed")).unwrap();
+    broker
+        .succeeded("running", None, &running.operation())
+        .await;
+    let job = broker.job(&waiting.operation()).await;
+    assert_eq!(job["state"], "queued", "{job:#}");
+    let reason = job["reason"].as_str().unwrap();
+    assert!(reason.contains("disk of the run root"), "{reason}");
+    disk.make_room();
+    broker
+        .succeeded("waiting", None, &waiting.operation())
+        .await;
+    for id in ["running", "waiting"] {
+        assert_eq!(stage.provisions(id, "starts"), 1, "{id}");
+    }
+    assert!(broker.is_alive());
+    assert_eq!(broker.pid(), pid);
     broker.nothing_left().await;
 }

@@ -13,6 +13,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+// With their paths: benchmarks take this file in from elsewhere.
+#[path = "harness/boots.rs"]
+mod boots;
+#[path = "harness/processes.rs"]
+pub(crate) mod processes;
+
+pub(crate) use processes::children;
+use processes::processes;
+
 /// No wait of a test is longer: machines are slow, shared and noisy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,6 +44,10 @@ pub(crate) struct Setup {
     pub(crate) faults: String,
     /// The data folder, where the test needs one of its own (a small disk, say).
     pub(crate) data: Option<PathBuf>,
+    /// Whether a warden restarts it. Without one a death is the test's to see.
+    pub(crate) warden: bool,
+    /// Words in front of the command line of `serve`.
+    pub(crate) before: Vec<String>,
 }
 
 impl Setup {
@@ -44,6 +57,15 @@ impl Setup {
             bundles: vec![root().join("tests/bundles/faults")],
             ..Self::default()
         }
+    }
+
+    /// With a warden, whose pauses no test has to wait for.
+    pub(crate) fn with_warden(mut self) -> Self {
+        self.warden = true;
+        if !self.toml.contains("[serve]") {
+            self.toml.push_str("[serve]\nrestart_pause = \"20ms\"\n");
+        }
+        self
     }
 
     pub(crate) fn with_toml(mut self, toml: &str) -> Self {
@@ -168,11 +190,19 @@ impl Broker {
             .open(self.dir.path().join("broker.log"))
             .unwrap();
         #[expect(clippy::disallowed_methods, reason = "a test starts the real binary")]
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        let mut command = match self.setup.before.split_first() {
+            None => Command::new(env!("CARGO_BIN_EXE_evenkeel")),
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(env!("CARGO_BIN_EXE_evenkeel"));
+                command
+            }
+        };
         command
             .arg("serve")
             .arg("--config")
             .arg(self.config())
+            .args((!self.setup.warden).then_some("--no-warden"))
             .env("EVENKEEL_FAULTS", &self.setup.faults)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -473,8 +503,13 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
+            let brokers = children(child.id());
             drop(child.kill());
             drop(child.wait());
+            // Without its warden a broker hands over; here there is nobody to whom.
+            for id in brokers.into_iter().filter(|_| self.setup.warden) {
+                kill_process(pid(id), Signal::KILL).ok();
+            }
         }
         // A failed test may leave runs; they are ours, and known by their folder.
         let until = Instant::now() + Duration::from_secs(10);
@@ -517,17 +552,6 @@ where
         assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Living processes: pid and folder in /proc, zombies aside.
-fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
-    fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let folder = entry.ok()?.path();
-        let pid = folder.file_name()?.to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(folder.join("stat")).ok()?;
-        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-        (state != 'Z').then_some((pid, folder))
-    })
 }
 
 pub(crate) fn pid(id: u32) -> Pid {

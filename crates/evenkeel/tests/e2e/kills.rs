@@ -106,8 +106,9 @@ async fn each_action_that_ends_while_no_broker_is_there_succeeds_and_was_started
     }
 }
 
-/// For each action: a broker that is killed at the point while it works on that action.
-async fn killed_at(point: &str, attempts: usize) {
+/// For each action: a broker that is killed at the point while it works on that action, and how
+/// the attempts ended that this cost.
+async fn killed_at(point: &str, lost: &[&str]) {
     let mut stage = Stage::new("").await;
     let of = stage.offer("ok").await;
     let scenes = prepared(&stage, &of).await;
@@ -130,37 +131,37 @@ async fn killed_at(point: &str, attempts: usize) {
         stage.succeeded(&order).await;
         assert_eq!(scene.starts(action), 1, "{action}");
         let told = stage.attempts(&order).await;
-        assert_eq!(told.len(), attempts, "{action}: {told:?}");
-        for lost in &told[..attempts - 1] {
-            assert_eq!(lost["end"], "disrupted", "{action}: {told:?}");
-        }
+        let ends: Vec<_> = told.iter().map(|attempt| &attempt["end"]).collect();
+        let (last, before) = ends.split_last().unwrap();
+        assert_eq!(before, lost, "{action}: {told:?}");
+        assert_eq!(*last, "succeeded", "{action}: {told:?}");
     }
     stage.broker.nothing_left().await;
 }
 
 #[tokio::test]
 async fn a_broker_killed_right_after_a_claim_starts_the_action_once() {
-    killed_at("engine.claimed", 2).await;
+    killed_at("engine.claimed", &["disrupted"]).await;
 }
 
 #[tokio::test]
 async fn a_broker_killed_between_claim_and_spawn_starts_the_action_once() {
-    killed_at("engine.start", 2).await;
+    killed_at("engine.start", &["exposed"]).await;
 }
 
 #[tokio::test]
 async fn a_broker_killed_after_the_spawn_before_it_is_recorded_does_not_spawn_again() {
-    killed_at("engine.started", 1).await;
+    killed_at("engine.started", &[]).await;
 }
 
 #[tokio::test]
 async fn a_broker_killed_between_exit_record_and_finish_finishes_from_the_record() {
-    killed_at("engine.ended", 1).await;
+    killed_at("engine.ended", &[]).await;
 }
 
 #[tokio::test]
 async fn a_broker_killed_after_finish_before_it_is_answered_does_not_finish_again() {
-    killed_at("engine.concluded", 1).await;
+    killed_at("engine.concluded", &[]).await;
 }
 
 #[tokio::test]
@@ -227,7 +228,8 @@ async fn a_run_whose_broker_died_before_its_first_instruction_is_adopted_and_sta
 }
 
 #[tokio::test]
-async fn a_run_that_died_with_its_broker_before_its_first_instruction_is_free_and_starts_once() {
+async fn a_run_that_died_with_its_broker_before_its_first_instruction_costs_little_and_starts_once()
+{
     let mut stage = Stage::new("").await;
     let of = stage.offer("ok").await;
     for (action, scene) in prepared(&stage, &of).await {
@@ -240,10 +242,10 @@ async fn a_run_that_died_with_its_broker_before_its_first_instruction_is_free_an
         assert_eq!(scene.starts(action), 1, "{action}");
         let attempts = stage.attempts(&order).await;
         assert_eq!(attempts.len(), 2, "{action}: {attempts:?}");
-        assert_eq!(
-            attempts[0]["charge"], "disruption",
-            "{action}: {attempts:?}"
-        );
+        // Whether the broker was still in the step that starts it when it died is chance.
+        let charge = attempts[0]["charge"].as_str();
+        let little = matches!(charge, Some("exposure" | "disruption"));
+        assert!(little, "{action}: {attempts:?}");
     }
     stage.broker.nothing_left().await;
 }

@@ -77,6 +77,7 @@ async fn told(broker: &Broker) -> String {
     for id in &jobs {
         paths.push(format!("/admin/v1/jobs/{id}"));
         paths.push(format!("/admin/v1/jobs/{id}/log"));
+        paths.push(format!("/admin/v1/jobs/{id}/explanation"));
     }
     for path in paths {
         told.push_str(&broker.admin(Method::GET, &path).await.body.to_string());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Broker, Setup, eventually, marks};
 use crate::stage::copy_faults;
 
+mod elsewhere;
 mod handlers;
 mod recovery;
 
@@ -286,50 +287,73 @@ async fn a_panic_after_the_end_was_written_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claimer_that_panics_goes_on_and_what_it_had_claimed_runs_once() {
-    let setup = Setup::faults_bundle().with_faults("engine.claim=panic@2;engine.claimed=panic@1");
-    let broker = Broker::start(setup).await;
-    let of = broker.ids("faults", "ok").await;
-    let scratch = tempfile::tempdir().unwrap();
-    let mut jobs = Vec::new();
-    for n in 0..5 {
-        let id = format!("i-{n}");
-        let parameters = json!({"marks": scratch.path()});
-        jobs.push((
-            id.clone(),
-            broker.provision(&id, &of, parameters).await.operation(),
-        ));
-    }
-    for (id, operation) in &jobs {
-        broker.succeeded(id, None, operation).await;
-        let job = broker.job(operation).await;
+async fn a_claimer_that_panics_hands_over_and_what_it_had_claimed_runs_once() {
+    for point in ["engine.claim", "engine.claimed"] {
+        let setup = Setup::faults_bundle().with_faults(&format!("{point}=panic@1"));
+        let mut broker = Broker::start(setup).await;
+        let of = broker.ids("faults", "ok").await;
+        let scratch = tempfile::tempdir().unwrap();
+        let asked = broker
+            .provision("i", &of, json!({"marks": scratch.path()}))
+            .await;
+        let operation = asked.operation();
+        let end = broker.died().await;
+        assert_eq!(end.code(), Some(15), "{}", broker.log());
+        assert!(
+            broker.log().contains("a task that all jobs share panicked"),
+            "{}",
+            broker.log()
+        );
+        broker.setup.faults.clear();
+        broker.boot().await;
+        broker.succeeded("i", None, &operation).await;
+        let job = broker.job(&operation).await;
         for attempt in history(&job) {
             assert_ne!(attempt["charge"], "crash", "no job is to blame: {job:#}");
+            assert_ne!(attempt["end"], "exposed", "it was handed over: {job:#}");
         }
+        let starts = std::fs::read_to_string(scratch.path().join("starts")).unwrap();
+        assert_eq!(starts.lines().count(), 1, "{starts}");
+        broker.nothing_left().await;
     }
-    // Claimed and dropped by the panic: seen by recovery, never started, nothing charged.
-    let all = shown(&broker, &jobs).await;
-    assert!(
-        all.iter()
-            .flat_map(history)
-            .any(|attempt| attempt["end"] == "disrupted"),
-        "{all:#?}"
-    );
-    let starts = std::fs::read_to_string(scratch.path().join("starts")).unwrap();
-    assert_eq!(starts.lines().count(), jobs.len(), "{starts}");
-    assert_eq!(
-        broker.log().matches("the claimer panicked").count(),
-        3,
-        "{}",
-        broker.log()
-    );
-    broker.nothing_left().await;
 }
 
-async fn shown(broker: &Broker, jobs: &[(String, String)]) -> Vec<Value> {
-    let mut all = Vec::new();
-    for (_, operation) in jobs {
-        all.push(broker.job(operation).await);
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_any_task_that_all_jobs_share_hands_over() {
+    let loops = ["deadlines", "signs of life", "unclaimed runs", "retention"];
+    let rules = loops
+        .map(|name| format!("engine.housekeeping~{name}=panic"))
+        .into_iter()
+        .chain(["recovery.deaths=panic".to_owned()]);
+    let mut broker = Broker::new(Setup::faults_bundle());
+    for (handed_over, rule) in rules.enumerate() {
+        broker.setup.faults = rule.clone();
+        broker.spawn();
+        let end = broker.died().await;
+        assert_eq!(end.code(), Some(15), "{rule}:\n{}", broker.log());
+        let told = broker.log().matches("handing over: ").count();
+        assert_eq!(told, handed_over + 1, "{rule}:\n{}", broker.log());
     }
-    all
+    broker.setup.faults.clear();
+    broker.boot().await;
+    let list = broker.admin(Method::GET, "/admin/v1/boots").await.body;
+    let boots = list["boots"].as_array().unwrap();
+    assert_eq!(boots.len(), 6, "{list}");
+    for boot in &boots[1..] {
+        let verdict = boot["verdict"].as_str().unwrap();
+        assert!(verdict.ends_with(" had panicked"), "{list}");
+        let broke = boot["broke"].as_str().unwrap();
+        assert!(verdict.contains(broke), "{list}");
+    }
+    // Nobody saw these ends, and they count all the same.
+    eventually(
+        "the last of them is told, and new runs are held",
+        || async {
+            let status = broker.admin(Method::GET, "/admin/v1/status").await.body;
+            let last = status["last_death"].as_str()?;
+            let told = last.contains("recovery had panicked");
+            (told && status["holds"][0]["cause"] == "deaths").then_some(())
+        },
+    )
+    .await;
 }

@@ -28,15 +28,15 @@ use tokio::task::JoinSet;
 
 use crate::harness::{Broker, Setup};
 
-mod audit;
-mod client;
-mod cloud_controller;
-mod desk;
-mod dice;
-mod korifi;
-mod kubernetes;
-mod life;
-mod world;
+pub(crate) mod audit;
+pub(crate) mod client;
+pub(crate) mod cloud_controller;
+pub(crate) mod desk;
+pub(crate) mod dice;
+pub(crate) mod korifi;
+pub(crate) mod kubernetes;
+pub(crate) mod life;
+pub(crate) mod world;
 
 use client::{Client, Dialect, Line};
 use desk::{Change, Desk, Instance, Offer};
@@ -60,7 +60,7 @@ pub(crate) enum Updated {
 
 /// A platform: what it sends, and how it takes each answer. Deletes are the same for all of them
 /// ([`Desk::delete`]): asked for until it is gone, by users or by controllers.
-trait Platform: Send + Sync + 'static {
+pub(crate) trait Platform: Send + Sync + 'static {
     const NAME: &'static str;
     const DELETED_AS: &'static str;
     const DIALECT: Dialect;
@@ -86,7 +86,7 @@ trait Platform: Send + Sync + 'static {
 }
 
 /// A number from the environment.
-fn given(name: &str) -> Option<u64> {
+pub(crate) fn given(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
@@ -96,7 +96,7 @@ fn seed() -> u64 {
     given("EVENKEEL_SEED").unwrap_or(2_026_113_001)
 }
 
-async fn offers(broker: &Broker) -> Vec<Arc<Offer>> {
+pub(crate) async fn offers(broker: &Broker) -> Vec<Arc<Offer>> {
     let mut offers = Vec::new();
     for (name, ..) in OFFERINGS {
         let mut plans = BTreeMap::new();

@@ -172,6 +172,9 @@ async fn stopped_shim(level: &str) {
     let family = Family::under_way(level, "silent_after = \"2s\"").await;
     family.signal_shim(Signal::STOP);
     family.succeeded_alone("crashed", "crash", level).await;
+    let job = family.broker.job(&family.operation).await;
+    let known = &job["history"][0]["forensics"];
+    assert!(known["silent_ms"].as_u64().unwrap() >= 2000, "{job:#}");
 }
 
 #[tokio::test]

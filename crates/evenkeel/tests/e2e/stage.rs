@@ -168,7 +168,7 @@ impl Scene {
         })
     }
 
-    fn gate(&self) -> PathBuf {
+    pub(crate) fn gate(&self) -> PathBuf {
         self.folder.join("gate")
     }
 

@@ -134,9 +134,12 @@ fn a_port_that_is_taken_is_told_by_its_own_exit_code() {
         format!("[osb]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"{address}\"\n"),
     ] {
         let folder = Folder::new(&format!("data_dir = \"data\"\n{toml}"));
-        let end = folder.serve(&[], &[]);
+        let end = folder.serve(&[], &["--lock-wait", "1"]);
         assert_eq!(end.code, Some(10), "{}", end.said);
-        assert!(end.said.contains(&address.to_string()), "{}", end.said);
+        let waited = format!("{address} is in use; waiting up to 1 s");
+        assert!(end.said.contains(&waited), "{}", end.said);
+        let told = format!("cannot listen on {address}");
+        assert!(end.said.contains(&told), "{}", end.said);
         assert!(!folder.path("data").exists(), "nothing was begun");
     }
 }

@@ -93,7 +93,7 @@ fn https_is_refused_with_a_way_around() {
 }
 
 /// Runs a command that asks a fake for everything.
-fn asks(fake: &Fake, args: &[&str]) -> Said {
+pub(crate) fn asks(fake: &Fake, args: &[&str]) -> Said {
     let folder = tempfile::tempdir().unwrap();
     data_folder(folder.path(), &fake.url(), &fake.url());
     evenkeel(folder.path(), args)
@@ -174,6 +174,19 @@ fn status_of_a_broker_without_its_store_is_what_readyz_says() {
         said.stderr.contains("`evenkeel status` says why"),
         "{said:?}"
     );
+}
+
+#[test]
+fn suspects_are_asked_for_by_name() {
+    let fake = Fake::new(|_| (200, json!({"jobs": []}).to_string()));
+    let said = asks(&fake, &["jobs", "list", "--suspect"]);
+    assert_eq!(
+        (said.code, said.stderr.as_str()),
+        (0, "no jobs\n"),
+        "{said:?}"
+    );
+    let line = &fake.asked()[0].line;
+    assert!(line.contains("suspect=true"), "{line}");
 }
 
 const OF: [&str; 4] = ["--service", "s", "--plan", "p"];

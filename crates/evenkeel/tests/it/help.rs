@@ -2,16 +2,21 @@
 
 use crate::tool::evenkeel;
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["serve"],
+    &["demo"],
     &["status"],
+    &["boots"],
+    &["hold"],
+    &["release"],
     &["config"],
     &["config", "show"],
     &["config", "check"],
     &["jobs"],
     &["jobs", "list"],
     &["jobs", "show"],
+    &["jobs", "explain"],
     &["jobs", "logs"],
     &["jobs", "retry"],
     &["jobs", "discard"],

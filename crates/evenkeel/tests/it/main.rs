@@ -6,4 +6,5 @@ mod asks;
 mod config;
 mod fake;
 mod help;
+mod shows;
 mod tool;

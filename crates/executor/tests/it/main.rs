@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod seeds;
+#[cfg(test)]
 mod world;

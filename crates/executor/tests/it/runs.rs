@@ -42,7 +42,7 @@ async fn a_run_is_started_watched_and_reported() {
         panic!("no exit record")
     };
     assert_eq!(report.end, RunEnd::Exited { code: 4 });
-    assert_eq!(report.containment, Containment::Pidns);
+    assert_eq!(report.containment, Some(Containment::Pidns));
     assert_eq!(report.progress.as_deref(), Some("half way"));
     let outputs = report.outputs.unwrap();
     assert_eq!(outputs.credentials.unwrap()["n"], 1);
@@ -310,7 +310,9 @@ async fn a_stopped_shim_is_silent_and_is_ended() {
         watched(&world.executor, attempt).await,
         WatchEnd::Silent
     ));
-    world.executor.end_silent(attempt).await.unwrap();
+    assert!(world.executor.end_silent(attempt).await.unwrap());
+    let again = world.executor.end_silent(attempt).await;
+    assert!(!again.unwrap(), "it is gone");
     if let WatchEnd::Lingering = watched(&world.executor, attempt).await {
         assert!(world.executor.sweep(attempt).await.unwrap());
     }

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! 0   "run/1 box"            and zeros, 32 bytes
-//! 32  1 | 0                  whether an exclusive step is exclusive still; and zeros, 32 bytes
+//! 32  1 | 0                  whether an exclusive step is exclusive still
+//! 33  1 | 0                  whether an attempt stands at 48; on the disk before its step begins
+//! 48  16 bytes               the attempt of an exclusive step that has to outlive the host
 //! 64  slots of 32 bytes: state (0 none, 1 shared, 2 exclusive), 15 zeros, the attempt's 16 bytes
 //! ```
 //!
@@ -20,16 +22,20 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
-use super::Named;
+use super::{Named, Wish};
 use crate::error::{Context, Result};
+use crate::faults;
 use crate::files;
 use crate::root::RunRoot;
 
 const MAGIC: &[u8; 9] = b"run/1 box";
 const EXCLUSIVE_AT: usize = 32;
+const THROUGH_AT: usize = 33;
+const THROUGH_ID_AT: usize = 48;
 const SLOTS_AT: usize = 64;
 const SLOT_BYTES: usize = 32;
 const ID_AT: usize = 16;
@@ -56,13 +62,21 @@ impl Map {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create_new(true)
+            // Again, if this boot tries to start for another time: nothing was under way yet.
+            .create(true)
+            .truncate(true)
             .mode(0o600)
             .open(&path)
             .context("create", &path)?;
         // All of it now: a full disk must be an error here, and not a signal at a write.
-        fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64)
-            .context("make room in", &path)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, BYTES as u64) {
+            // Not every file system knows it.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                rustix::io::pwrite(&file, &[0; BYTES], 0).map(drop)
+            }
+            done => done,
+        }
+        .context("make room in", &path)?;
         rustix::io::pwrite(&file, MAGIC, 0).context("write", &path)?;
         // SAFETY: a new mapping of a file that has all of these bytes.
         let start = unsafe {
@@ -88,19 +102,40 @@ impl Map {
     }
 
     /// Writes what the thread that the slot belongs to works on.
-    pub(super) fn write(&self, slot: usize, named: Option<Named>) {
+    pub(super) fn write(&self, slot: usize, wish: Option<Wish>) {
         let at = SLOTS_AT + slot * SLOT_BYTES;
         let state = self.byte(at);
         state.store(0, Ordering::Relaxed);
-        let Some(named) = named else { return };
+        let Some(wish) = wish else { return };
         // Whoever reads is another process, after this one's death: what counts is the order of
         // this thread's own writes.
         compiler_fence(Ordering::SeqCst);
-        for (nth, byte) in named.attempt.iter().enumerate() {
-            self.byte(at + ID_AT + nth).store(*byte, Ordering::Relaxed);
-        }
-        let word = if named.exclusive { EXCLUSIVE } else { SHARED };
+        self.write_id(at + ID_AT, wish.attempt);
+        let word = if wish.alone.is_some() {
+            EXCLUSIVE
+        } else {
+            SHARED
+        };
         state.store(word, Ordering::Release);
+    }
+
+    fn write_id(&self, at: usize, attempt: [u8; 16]) {
+        for (nth, byte) in attempt.iter().enumerate() {
+            self.byte(at + nth).store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes to the disk, before a step and after it, who takes it. That it fails is no reason not
+    /// to go on: the death of the process itself is told all the same.
+    pub(super) fn write_through(&self, attempt: Option<[u8; 16]>) {
+        let there = self.byte(THROUGH_AT);
+        there.store(0, Ordering::SeqCst);
+        if let Some(attempt) = attempt {
+            self.write_id(THROUGH_ID_AT, attempt);
+            there.store(1, Ordering::SeqCst);
+        }
+        // SAFETY: the mapping, whole.
+        unsafe { msync(self.0.as_ptr().cast(), BYTES, MsyncFlags::SYNC) }.ok();
     }
 
     pub(super) fn begin_exclusive(&self) {
@@ -110,6 +145,9 @@ impl Map {
     /// The exclusive step under way is exclusive no longer.
     pub(super) fn spoil(&self) {
         self.byte(EXCLUSIVE_AT).store(0, Ordering::SeqCst);
+        if self.byte(THROUGH_AT).load(Ordering::SeqCst) != 0 {
+            self.write_through(None);
+        }
     }
 }
 
@@ -121,11 +159,12 @@ impl Drop for Map {
 }
 
 /// What a boot was working on when it died, or is now. A box that is not there, or not whole,
-/// names nobody.
+/// names nobody. `host_too`: the host went down with it, so that only what was written through to
+/// the disk is to be believed.
 ///
 /// # Errors
 /// The name is malformed, or it cannot be read.
-pub fn named_by(root: &RunRoot, boot_id: &str) -> Result<Vec<Named>> {
+pub fn named_by(root: &RunRoot, boot_id: &str, host_too: bool) -> Result<Vec<Named>> {
     let path = root.box_path(boot_id)?;
     let Some((dir, name)) = path.parent().zip(path.file_name()) else {
         return Ok(Vec::new());
@@ -137,6 +176,17 @@ pub fn named_by(root: &RunRoot, boot_id: &str) -> Result<Vec<Named>> {
         return Ok(Vec::new());
     }
     let is_exclusive = bytes.get(EXCLUSIVE_AT) == Some(&1);
+    if host_too {
+        let there = is_exclusive && bytes.get(THROUGH_AT) == Some(&1);
+        let attempt = bytes.get(THROUGH_ID_AT..SLOTS_AT).filter(|_| there);
+        let named = attempt
+            .and_then(|id| id.try_into().ok())
+            .map(|attempt| Named {
+                attempt,
+                exclusive: true,
+            });
+        return Ok(named.into_iter().collect());
+    }
     let slots = bytes.get(SLOTS_AT..).unwrap_or_default();
     let named = slots.chunks_exact(SLOT_BYTES).filter_map(|slot| {
         let attempt = slot[ID_AT..].try_into().ok()?;
@@ -161,12 +211,15 @@ pub fn named_by(root: &RunRoot, boot_id: &str) -> Result<Vec<Named>> {
 /// The name is malformed, or it cannot be removed.
 pub fn forget(root: &RunRoot, boot_id: &str) -> Result<()> {
     let path = root.box_path(boot_id)?;
+    faults::hit("run.forget_box.before");
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).context("remove", &path)
+            return Err(error).context("remove", &path);
         }
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) | Err(_) => {}
     }
+    faults::hit("run.forget_box.after");
+    Ok(())
 }
 
 /// Writes down that a dead boot's exclusive step was not the only thing that went wrong, so that
@@ -176,12 +229,17 @@ pub fn forget(root: &RunRoot, boot_id: &str) -> Result<()> {
 /// The name is malformed, or it cannot be written.
 pub fn spoil(root: &RunRoot, boot_id: &str) -> Result<()> {
     let path = root.box_path(boot_id)?;
-    let file: File = match OpenOptions::new().write(true).open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.context("open", &path)?,
+    // Not through a link, and not waiting for a pipe.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => File::from(opened.context("open", &path)?),
     };
+    faults::hit("run.spoil.before");
     rustix::io::pwrite(&file, &[0], EXCLUSIVE_AT as u64).context("write", &path)?;
-    file.sync_all().context("write", &path)
+    file.sync_all().context("write", &path)?;
+    faults::hit("run.spoil.after");
+    Ok(())
 }
 
 /// Slots that no living thread has.

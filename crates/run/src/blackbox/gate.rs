@@ -1,12 +1,14 @@
 //! Who may be worked on at the same time.
 //!
-//! Invariant: while a step is exclusive, every other step under way is of the same attempt; a step
+//! Invariant: while a step is exclusive, every other step under way is of the same attempt, and
+//! exclusive with it, whether it wished to be or not (whoever clears away a run that its driver
+//! is still clearing away wishes nothing): each step is counted where it will be counted out. A step
 //! that enters all the same (because it would have waited too long) makes it shared first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Named, PATIENCE};
+use super::{Alone, Wish};
 
 /// How long a suspect that waits keeps new steps of others from beginning: steps take
 /// milliseconds, so that those under way end meanwhile.
@@ -28,6 +30,7 @@ struct State {
 struct Exclusive {
     attempt: [u8; 16],
     since: Instant,
+    alone: Alone,
     /// Its steps under way.
     steps: u32,
 }
@@ -35,7 +38,8 @@ struct Exclusive {
 /// How a step was let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    pub(super) exclusive: bool,
+    /// As what it is exclusive, if it is.
+    pub(super) alone: Option<Alone>,
     /// An exclusive step under way is exclusive no longer.
     pub(super) breaks_exclusive: bool,
 }
@@ -45,25 +49,25 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn try_enter(&self, named: Named, now: Instant) -> Option<Entry> {
+    pub(super) fn try_enter(&self, wish: Wish, now: Instant) -> Option<Entry> {
         let mut state = self.state();
         let mut breaks_exclusive = false;
         if let Some(exclusive) = &mut state.exclusive {
-            if exclusive.attempt == named.attempt {
+            if exclusive.attempt == wish.attempt {
                 exclusive.steps += 1;
                 return Some(Entry {
-                    exclusive: true,
+                    alone: wish.alone.or(Some(exclusive.alone)),
                     breaks_exclusive: false,
                 });
             }
-            if now.duration_since(exclusive.since) < PATIENCE {
+            if now.duration_since(exclusive.since) < exclusive.alone.patience {
                 return None;
             }
             state.shared += exclusive_steps(state.exclusive.take());
             breaks_exclusive = true;
         }
-        if named.exclusive {
-            return state.try_exclusive(named, now, breaks_exclusive);
+        if let Some(alone) = wish.alone {
+            return state.try_exclusive(wish, alone, now, breaks_exclusive);
         }
         let waits_for_a_turn = |since: Instant| {
             let waited = now.duration_since(since);
@@ -74,19 +78,22 @@ impl Gate {
         }
         state.shared += 1;
         Some(Entry {
-            exclusive: false,
+            alone: None,
             breaks_exclusive,
         })
     }
 
-    pub(super) fn leave(&self, named: Named) {
+    /// `wish`: of the step, as it was let in; `last`: what has to be done before others may enter,
+    /// when the last part of an exclusive step is over.
+    pub(super) fn leave(&self, wish: Wish, last: impl FnOnce()) {
         let mut state = self.state();
         if let Some(exclusive) = &mut state.exclusive
-            && exclusive.attempt == named.attempt
-            && named.exclusive
+            && exclusive.attempt == wish.attempt
+            && wish.alone.is_some()
         {
             exclusive.steps -= 1;
             if exclusive.steps == 0 {
+                last();
                 state.exclusive = None;
             }
             return;
@@ -102,30 +109,32 @@ fn exclusive_steps(exclusive: Option<Exclusive>) -> u32 {
 impl State {
     fn try_exclusive(
         &mut self,
-        named: Named,
+        wish: Wish,
+        alone: Alone,
         now: Instant,
         breaks_exclusive: bool,
     ) -> Option<Entry> {
         if self.shared == 0 {
             self.wanted = None;
             self.exclusive = Some(Exclusive {
-                attempt: named.attempt,
+                attempt: wish.attempt,
                 since: now,
+                alone,
                 steps: 1,
             });
             return Some(Entry {
-                exclusive: true,
+                alone: Some(alone),
                 breaks_exclusive,
             });
         }
         // Others that never end (a disk that hangs) must not keep a suspect from its step: it is
         // shared then.
         let wanted = *self.wanted.get_or_insert(now);
-        if now.duration_since(wanted) >= PATIENCE || breaks_exclusive {
+        if now.duration_since(wanted) >= alone.patience || breaks_exclusive {
             self.wanted = None;
             self.shared += 1;
             return Some(Entry {
-                exclusive: false,
+                alone: None,
                 breaks_exclusive,
             });
         }

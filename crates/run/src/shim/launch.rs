@@ -21,6 +21,7 @@ use super::child::{self, Ends, Plan, c_string};
 use super::{HIGH, Shim};
 use crate::cgroup::Own;
 use crate::clock;
+use crate::faults;
 use crate::files;
 use crate::folder::{STARTED, TREE_LOCK};
 use crate::frame::{self, Kind};
@@ -52,7 +53,9 @@ pub(super) fn launch(shim: &Shim, spec: &RunSpec) -> Result<Launched, String> {
     if spec.run_as.is_some() && !rustix::process::geteuid().is_root() {
         return Err("run_as needs a broker that runs as root".to_owned());
     }
+    faults::hit_with("shim.contained.before", || shim.folder.about());
     let (containment, groups) = enter(shim, spec)?;
+    faults::hit_with("shim.contained.after", || shim.folder.about());
     let launched = start(shim, spec, containment, &groups);
     match launched {
         Ok((leader, tree, started_at_ms, ours)) => Ok(Launched {
@@ -190,10 +193,14 @@ fn start(
             .filter_map(|group| Some(group.to_str()?.to_owned()))
             .collect(),
         started_at_ms,
+        host_oom_kills: proc::host_oom_kills(),
     };
+    faults::hit_with("shim.started.before", || shim.folder.about());
     make_durable(shim, &record)
         .map_err(|error| format!("cannot write down that the action starts: {error}"))?;
+    faults::hit_with("shim.started.after", || shim.folder.about());
     rustix::io::write(&go, b"g").map_err(|error| say(error.into()))?;
+    faults::hit_with("shim.go.after", || shim.folder.about());
     let tree = Tree::of_shim(
         shim.folder.attempt_id(),
         containment,

@@ -1,5 +1,6 @@
 //! Reading what the action wrote: never through a link, never waiting, never more than a bound.
-//! Called when the tree is gone (output), and while it lives (progress).
+//! Called when the tree is gone (output), and while it lives (progress). Public for those who try what
+//! shims survive.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,16 +12,15 @@ use serde_json::Value;
 use super::Written;
 use crate::files::{self, Untrusted};
 use crate::folder::{OUTPUT, PROGRESS};
+use crate::line::{MAX_LINE_BYTES, clean};
 use crate::record::{Output, OutputError};
 
-/// The longest progress line that is passed on, in bytes.
-pub(super) const MAX_PROGRESS_BYTES: usize = 1024;
 /// How far back a line of progress is looked for, in bytes.
-const PROGRESS_WINDOW_BYTES: u64 = 4 * MAX_PROGRESS_BYTES as u64;
+const PROGRESS_WINDOW_BYTES: u64 = 4 * MAX_LINE_BYTES as u64;
 
 /// The action's output, checked, parsed and bounded by `max_bytes`. No file, or an empty one, is
-/// no output.
-pub(super) fn output(out: impl AsFd, max_bytes: u64) -> Written {
+/// no output. `out` is the folder that the action writes to.
+pub fn output(out: impl AsFd, max_bytes: u64) -> Written {
     match read_output(out, max_bytes) {
         Ok(output) => (output, None),
         Err(error) => (None, Some(error)),
@@ -81,8 +81,9 @@ pub(super) fn parse(bytes: &[u8], max_bytes: u64) -> Result<Output, OutputError>
     })
 }
 
-/// The last line of progress, and how long the file is.
-pub(super) fn progress(out: impl AsFd) -> (Option<String>, u64) {
+/// The last line of progress, and how long the file is, in bytes. `out` is the folder that the action
+/// writes to.
+pub fn progress(out: impl AsFd) -> (Option<String>, u64) {
     match files::open_untrusted(out, PROGRESS) {
         Ok(Untrusted::Plain(file, size)) => (last_line(&file, size), size),
         Ok(Untrusted::Missing | Untrusted::Other(_)) | Err(_) => (None, 0),
@@ -102,24 +103,8 @@ fn last_line(file: &File, size: u64) -> Option<String> {
     }
     bytes[..filled]
         .rsplit(|byte| matches!(byte, b'\n' | b'\r'))
-        .map(clean)
+        .map(|line| clean(&String::from_utf8_lossy(line)))
         .find(|line| !line.is_empty())
-}
-
-/// A line for people's eyes: nothing that moves a cursor or turns the direction of writing.
-pub(super) fn clean(line: &[u8]) -> String {
-    let mut text = String::new();
-    for char in String::from_utf8_lossy(line).trim().chars() {
-        let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if char.is_control() || turns {
-            continue;
-        }
-        if text.len() + char.len_utf8() > MAX_PROGRESS_BYTES {
-            break;
-        }
-        text.push(char);
-    }
-    text.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -129,13 +114,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        #[test]
-        fn any_line_becomes_short_and_harmless(line in proptest::collection::vec(any::<u8>(), 0..5000)) {
-            let text = clean(&line);
-            prop_assert!(text.len() <= MAX_PROGRESS_BYTES);
-            prop_assert!(!text.chars().any(char::is_control));
-        }
-
         #[test]
         fn any_bytes_are_an_output_or_a_typed_error(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
             let outcome = parse(&bytes, 1000);

@@ -8,14 +8,15 @@ use rustix::process::{Signal, WaitOptions};
 
 use super::launch::{Launched, launch};
 use super::usage::Usage;
-use super::{Shim, results};
+use super::{Shim, results, signals};
 use crate::clock;
+use crate::faults;
 use crate::files;
 use crate::folder::OUT;
 use crate::frame::{self, Kind};
 use crate::logs::{LogWriter, STDERR, STDOUT};
 use crate::proc;
-use crate::record::{ExitRecord, RunEnd};
+use crate::record::{ExitRecord, RunEnd, Sender};
 use crate::spec::{Containment, Limits, RunSpec};
 
 /// How often the shim looks around where the kernel enforces the limits, and where it does not.
@@ -36,8 +37,14 @@ pub(super) fn run(shim: &Shim) -> ExitRecord {
         Ok(None) => return failed(shim, "the run has no spec".to_owned()),
         Err(error) => return failed(shim, error.to_string()),
     };
-    if shim.stop_wish().is_some() || took_term(&shim.signals) {
-        return shim.blank_record(RunEnd::Stopped);
+    let asked = signals::asked_to_end(&shim.signals);
+    let stop_wished = shim.stop_wish().is_some();
+    if stop_wished || asked.is_some() {
+        return ExitRecord {
+            stop_wished,
+            stopped_by: asked.map(|by| by.told(shim.folder.attempt_id())),
+            ..shim.blank_record(RunEnd::Stopped)
+        };
     }
     if spec
         .deadline_at_ms
@@ -64,7 +71,9 @@ pub(super) fn run(shim: &Shim) -> ExitRecord {
         }
     };
     run.watch();
+    faults::hit_with("shim.ended.before", || shim.folder.about());
     let tree_ended = run.end_tree();
+    faults::hit_with("shim.ended.after", || shim.folder.about());
     run.record(tree_ended, host_oom_before)
 }
 
@@ -77,7 +86,11 @@ fn failed(shim: &Shim, message: String) -> ExitRecord {
 #[derive(Clone, Copy)]
 pub(super) enum Main {
     Exited(i32),
-    Signalled(i32),
+    Signalled {
+        signal: i32,
+        /// The kernel wrote a core.
+        core: bool,
+    },
 }
 
 pub(super) struct Run<'a> {
@@ -97,6 +110,9 @@ pub(super) struct Run<'a> {
     pub(super) times_out_at: i64,
     /// Why the shim ends the run; the first reason stays.
     pub(super) cause: Option<RunEnd>,
+    /// Who sent the SIGTERM that made us end it, and whether a broker had left its wish.
+    pub(super) stopped_by: Option<Sender>,
+    pub(super) stop_wished: bool,
     /// When patience with a tree that got SIGTERM ends.
     pub(super) kill_at: Option<i64>,
     pub(super) main: Option<Main>,
@@ -156,6 +172,8 @@ impl<'a> Run<'a> {
             next_tick: clock::boot_ms(),
             times_out_at: clock::boot_ms().saturating_add(timeout_ms),
             cause: None,
+            stopped_by: None,
+            stop_wished: false,
             kill_at: None,
             main: None,
             leader_gone: false,
@@ -180,7 +198,11 @@ impl<'a> Run<'a> {
             let wake = [Some(self.next_tick), self.kill_at, Some(self.times_out_at)];
             let wake = wake.into_iter().flatten().filter(|at| *at > now).min();
             self.wait_for_news(wake.map_or(self.tick_ms, |at| at - now));
-            if took_term(&self.shim.signals) {
+            if let Some(by) = signals::asked_to_end(&self.shim.signals)
+                && self.cause.is_none()
+            {
+                // Before the tree is asked to end, while its processes can still be told.
+                self.stopped_by = Some(by.told(self.shim.folder.attempt_id()));
                 self.ask_to_end(RunEnd::Stopped);
             }
             self.pump();
@@ -217,12 +239,16 @@ impl<'a> Run<'a> {
         if self.cause.is_some() {
             return;
         }
-        let wished = if cause == RunEnd::Stopped {
-            self.shim.stop_wish().flatten()
+        let wish = if cause == RunEnd::Stopped {
+            self.shim.stop_wish()
         } else {
             None
         };
-        let grace = wished.unwrap_or(self.spec.grace_ms).min(MAX_GRACE_MS);
+        self.stop_wished = wish.is_some();
+        let grace = wish
+            .flatten()
+            .unwrap_or(self.spec.grace_ms)
+            .min(MAX_GRACE_MS);
         self.cause = Some(cause);
         self.kill_at = Some(clock::boot_ms() + i64::try_from(grace).unwrap_or(0));
         for process in self.launched.tree.survivors().unwrap_or_default() {
@@ -340,7 +366,10 @@ impl<'a> Run<'a> {
 fn main_end(status: i32) -> Main {
     match status & 0x7f {
         0 => Main::Exited((status >> 8) & 0xff),
-        signal => Main::Signalled(signal),
+        signal => Main::Signalled {
+            signal,
+            core: status & 0x80 != 0,
+        },
     }
 }
 
@@ -355,21 +384,4 @@ fn pump(pipe: &OwnedFd, log: &mut LogWriter, buffer: &mut [u8]) -> bool {
         }
     }
     true
-}
-
-/// Takes all signals that came; says whether one of them asks us to end.
-fn took_term(signals: &OwnedFd) -> bool {
-    // signalfd_siginfo of signalfd(2): 128 bytes, the first four of them the signal's number.
-    const INFO_BYTES: usize = 128;
-    const SIGTERM: u32 = 15;
-    let mut buffer = [0; 8 * INFO_BYTES];
-    let mut term = false;
-    while let Ok(length) = rustix::io::read(signals, &mut buffer) {
-        for info in buffer[..length].chunks_exact(INFO_BYTES) {
-            term |= info
-                .first_chunk()
-                .is_some_and(|number| u32::from_ne_bytes(*number) == SIGTERM);
-        }
-    }
-    term
 }

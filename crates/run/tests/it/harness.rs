@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_run::{
@@ -182,6 +183,13 @@ impl Started {
     pub(crate) fn kill_shim(&mut self, signal: Signal) {
         send(self.shim_pid(), signal);
     }
+}
+
+/// Taken by tests that have the kernel end something for want of memory: it counts that for the
+/// whole host, so that one test's death would be seen by another.
+pub(crate) fn out_of_memory() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn send(pid: i32, signal: Signal) {

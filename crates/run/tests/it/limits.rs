@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evenkeel_run::{ContainmentWish, Limit, Limits, RunEnd, StateDir};
 
-use crate::harness::{World, command};
+use crate::harness::{World, command, out_of_memory};
 
 const MB: u64 = 1 << 20;
 
@@ -19,6 +19,7 @@ fn run_limited(world: &World, limits: Limits, script: &str) -> evenkeel_run::Exi
 
 #[test]
 fn a_main_process_that_outgrows_the_groups_memory_is_told_from_a_foreign_kill() {
+    let _alone = out_of_memory();
     let world = World::new();
     // Memory that RLIMIT_DATA does not count: shared.
     let script = r#"exec perl -e 'require "syscall.ph" if 0; open my $f, "+>", "/dev/shm/ek-$$" or die; unlink "/dev/shm/ek-$$";
@@ -38,6 +39,7 @@ fn a_main_process_that_outgrows_the_groups_memory_is_told_from_a_foreign_kill() 
 
 #[test]
 fn allocating_without_end_ends() {
+    let _alone = out_of_memory();
     let world = World::new();
     let limits = Limits {
         memory_bytes: Some(64 * MB),
@@ -107,6 +109,7 @@ fn disk_room_is_limited_in_many_files_and_in_one() {
 /// A fork bomb runs into its own limit, and nowhere else.
 #[test]
 fn a_fork_bomb_is_held_and_ended() {
+    let _alone = out_of_memory();
     let world = World::new();
     let folder = world.fresh();
     let mut spec = world.script(&folder, "bomb() { bomb | bomb & }; bomb; sleep 1000");

@@ -4,6 +4,7 @@
 mod ends;
 #[cfg(test)]
 mod fence;
+mod forensics;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
@@ -18,5 +19,9 @@ mod readers;
 mod root;
 #[cfg(test)]
 mod silent;
+#[cfg(test)]
+mod spoiled;
+#[cfg(test)]
+mod standing;
 #[cfg(test)]
 mod trees;

@@ -8,6 +8,8 @@ use evenkeel_core::time::Timestamp;
 use evenkeel_engine::catalog::Catalog;
 use evenkeel_store::seam::{self, JobFilter};
 
+use super::explanation::forensics;
+use super::turn::Waits;
 use super::types::{
     Attempt, AuditLine, Budget, ErrorKind, JobDetail, JobList, JobLog, JobState, JobSummary,
     LogStream,
@@ -32,6 +34,7 @@ impl AdminState {
         let page = usize::try_from(filter.limit).unwrap_or(usize::MAX);
         let next = (found.len() > page).then(|| found[page - 1].job.id);
         let catalog = self.engine.catalog();
+        let waits = self.waits();
         let jobs = found.into_iter().take(page).map(|row| {
             let seam::JobSummary {
                 job,
@@ -47,6 +50,7 @@ impl AdminState {
                 progress,
                 updated_at,
                 discarded_at.is_some(),
+                &waits,
             )
         });
         Ok(JobList {
@@ -57,34 +61,7 @@ impl AdminState {
 
     pub(super) async fn job(&self, id: JobId) -> Result<JobDetail, Problem> {
         let found = self.known(id).await?;
-        let job = found.job;
-        let summary = summary(
-            &self.engine.catalog(),
-            &job,
-            found.instance,
-            found.progress,
-            found.updated_at,
-            found.discarded_at.is_some(),
-        );
-        Ok(JobDetail {
-            summary,
-            bundle: job.bundle,
-            tempfails: job.tempfails,
-            retries: job.retries,
-            finished_at: found.finished_at.map(time),
-            discarded_at: found.discarded_at.map(time),
-            retry_of: job.retry_of,
-            superseded_by: job.superseded_by,
-            after: found.after,
-            budget: Budget {
-                crashes: job.budget.crashes,
-                losses: job.budget.losses,
-                exposures: job.budget.exposures,
-                disruptions: job.budget.disruptions,
-            },
-            history: found.attempts.into_iter().map(attempt).collect(),
-            audit: found.audit.into_iter().map(audit).collect(),
-        })
+        Ok(detail(&self.engine.catalog(), found, &self.waits()))
     }
 
     pub(super) async fn log(&self, id: JobId, query: Option<&str>) -> Result<JobLog, Problem> {
@@ -121,9 +98,42 @@ impl AdminState {
         })
     }
 
-    async fn known(&self, id: JobId) -> Result<seam::JobDetail, Problem> {
+    pub(super) async fn known(&self, id: JobId) -> Result<seam::JobDetail, Problem> {
         let found = self.engine.read().job(id).await?;
         found.ok_or_else(|| no_job(id))
+    }
+}
+
+/// A job with its history, as the wire has it.
+pub(super) fn detail(catalog: &Catalog, found: seam::JobDetail, waits: &Waits) -> JobDetail {
+    let job = found.job;
+    let summary = summary(
+        catalog,
+        &job,
+        found.instance,
+        found.progress,
+        found.updated_at,
+        found.discarded_at.is_some(),
+        waits,
+    );
+    JobDetail {
+        summary,
+        bundle: job.bundle,
+        tempfails: job.tempfails,
+        retries: job.retries,
+        finished_at: found.finished_at.map(time),
+        discarded_at: found.discarded_at.map(time),
+        retry_of: job.retry_of,
+        superseded_by: job.superseded_by,
+        after: found.after,
+        budget: Budget {
+            crashes: job.budget.crashes,
+            losses: job.budget.losses,
+            exposures: job.budget.exposures,
+            disruptions: job.budget.disruptions,
+        },
+        history: found.attempts.into_iter().map(attempt).collect(),
+        audit: found.audit.into_iter().map(audit).collect(),
     }
 }
 
@@ -144,6 +154,11 @@ pub(super) fn time(at: Timestamp) -> jiff::Timestamp {
     })
 }
 
+/// The same to the second, for texts.
+pub(super) fn second(at: Timestamp) -> String {
+    time(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 fn summary(
     catalog: &Catalog,
     job: &Job,
@@ -151,6 +166,7 @@ fn summary(
     progress: Option<String>,
     updated_at: Timestamp,
     discarded: bool,
+    waits: &Waits,
 ) -> JobSummary {
     let next_at = match job.state {
         State::Backoff { next_at } => Some(time(next_at)),
@@ -181,11 +197,21 @@ fn summary(
         updated_at: time(updated_at),
         deadline_at: time(job.deadline_at),
         next_at,
-        reason: Some(explain::state_line(job, discarded)).filter(|line| !line.is_empty()),
+        reason: Some(reason(job, discarded, waits)).filter(|line| !line.is_empty()),
         progress,
         suspect: job.budget.suspect,
         discarded,
     }
+}
+
+/// Where it stands, and what keeps it from being started.
+fn reason(job: &Job, discarded: bool, waits: &Waits) -> String {
+    let mut line = explain::state_line(job, discarded);
+    for why in waits.lines(job) {
+        line.push_str("; ");
+        line.push_str(&why);
+    }
+    line
 }
 
 fn attempt(record: seam::AttemptRecord) -> Attempt {
@@ -208,6 +234,8 @@ fn attempt(record: seam::AttemptRecord) -> Attempt {
             .map(|(charge, end)| explain::charge_line(charge, end).to_owned()),
         peak_memory_bytes: record.usage.0,
         cpu_millis: record.usage.1,
+        deaths: record.deaths,
+        forensics: record.forensics.map(forensics),
     }
 }
 
@@ -218,7 +246,7 @@ fn end_word(end: &End) -> &'static str {
         End::TryLater => "try_later",
         End::Stopped => "stopped",
         End::Crashed { .. } => "crashed",
-        End::Exposed(_) => "exposed",
+        End::Exposed { .. } => "exposed",
         End::Disrupted { .. } => "disrupted",
         End::OurBug { .. } => "our_bug",
         End::Unreadable { .. } => "unreadable",
@@ -234,22 +262,22 @@ fn audit(line: seam::AuditRecord) -> AuditLine {
     }
 }
 
-fn stream(bytes: &[u8], cut: bool) -> LogStream {
+pub(super) fn stream(bytes: &[u8], cut: bool) -> LogStream {
     LogStream {
         text: String::from_utf8_lossy(bytes).into_owned(),
         cut,
     }
 }
 
-fn bad(name: &str, what: impl std::fmt::Display) -> Problem {
+pub(super) fn bad(name: &str, what: impl std::fmt::Display) -> Problem {
     Problem::new(ErrorKind::BadRequest, format!("?{name}: {what}"))
 }
 
-fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Problem> {
+pub(super) fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, Problem> {
     query::pairs(query).map_err(|what| Problem::new(ErrorKind::BadRequest, what))
 }
 
-fn number(name: &str, value: &str, max: u32) -> Result<u32, Problem> {
+pub(super) fn number(name: &str, value: &str, max: u32) -> Result<u32, Problem> {
     let number = value
         .parse()
         .ok()
@@ -278,12 +306,15 @@ fn filter(query: Option<&str>) -> Result<JobFilter, Problem> {
                 let id = ServiceId::new(value).map_err(|error| bad("service", error))?;
                 filter.service = Some(id);
             }
+            "suspect" if value == "true" => filter.suspect = true,
+            "suspect" => return Err(bad("suspect", "is true, or left out")),
             "before" => {
                 filter.before = Some(value.parse().map_err(|error| bad("before", error))?);
             }
             "limit" => filter.limit = number("limit", &value, MAX_LIMIT)?,
             other => {
-                let known = "is unknown; known are state, instance, service, before, limit";
+                let known =
+                    "is unknown; known are state, instance, service, suspect, before, limit";
                 return Err(bad(other, known));
             }
         }
@@ -315,9 +346,10 @@ mod tests {
     #[test]
     fn a_filter_takes_states_as_a_list_or_one_by_one() {
         let filter = filter(Some(
-            "state=queued,running&state=queued&instance=a%2Fb+c&limit=7",
+            "state=queued,running&state=queued&instance=a%2Fb+c&suspect=true&limit=7",
         ))
         .unwrap();
+        assert!(filter.suspect);
         assert_eq!(filter.states, ["queued", "running"]);
         assert_eq!(filter.instance.unwrap().as_str(), "a/b c");
         assert_eq!(filter.limit, 7);
@@ -331,6 +363,7 @@ mod tests {
             ("limit=0", "from 1 to 500"),
             ("limit=501", "from 1 to 500"),
             ("before=x", "UUID"),
+            ("suspect=no", "left out"),
             ("instance=", "empty"),
             ("state=%FF", "UTF-8"),
         ] {

@@ -9,11 +9,15 @@ pub(super) enum Route {
     Live,
     Ready,
     Status,
+    Boots,
     Catalog,
     Reload,
+    Hold,
+    Release,
     Jobs,
     Job(JobId),
     Log(JobId),
+    Explanation(JobId),
     Act(Act, JobId),
 }
 
@@ -42,11 +46,15 @@ enum Place<'a> {
     Live,
     Ready,
     Status,
+    Boots,
     Catalog,
     Reload,
+    Hold,
+    Release,
     Jobs,
     Job(&'a str),
     Log(&'a str),
+    Explanation(&'a str),
     Act(Act, &'a str),
 }
 
@@ -60,11 +68,15 @@ impl<'a> Place<'a> {
         let mut segments = rest.split('/');
         let place = match (segments.next()?, segments.next(), segments.next()) {
             ("status", None, None) => Self::Status,
+            ("boots", None, None) => Self::Boots,
             ("catalog", None, None) => Self::Catalog,
             ("reload", None, None) => Self::Reload,
+            ("hold", None, None) => Self::Hold,
+            ("release", None, None) => Self::Release,
             ("jobs", None, None) => Self::Jobs,
             ("jobs", Some(job), None) => Self::Job(job),
             ("jobs", Some(job), Some("log")) => Self::Log(job),
+            ("jobs", Some(job), Some("explanation")) => Self::Explanation(job),
             ("jobs", Some(job), Some("retry")) => Self::Act(Act::Retry, job),
             ("jobs", Some(job), Some("discard")) => Self::Act(Act::Discard, job),
             ("jobs", Some(job), Some("cancel")) => Self::Act(Act::Cancel, job),
@@ -79,11 +91,15 @@ impl<'a> Place<'a> {
             Self::Live => "/livez",
             Self::Ready => "/readyz",
             Self::Status => "/admin/v1/status",
+            Self::Boots => "/admin/v1/boots",
             Self::Catalog => "/admin/v1/catalog",
             Self::Reload => "/admin/v1/reload",
+            Self::Hold => "/admin/v1/hold",
+            Self::Release => "/admin/v1/release",
             Self::Jobs => "/admin/v1/jobs",
             Self::Job(_) => "/admin/v1/jobs/{id}",
             Self::Log(_) => "/admin/v1/jobs/{id}/log",
+            Self::Explanation(_) => "/admin/v1/jobs/{id}/explanation",
             Self::Act(Act::Retry, _) => "/admin/v1/jobs/{id}/retry",
             Self::Act(Act::Discard, _) => "/admin/v1/jobs/{id}/discard",
             Self::Act(Act::Cancel, _) => "/admin/v1/jobs/{id}/cancel",
@@ -108,14 +124,16 @@ impl Route {
         let is_get = method == Method::GET || method == Method::HEAD;
         let is_post = method == Method::POST;
         let (fits, allowed) = match place {
-            Place::Reload | Place::Act(..) => (is_post, "POST"),
+            Place::Reload | Place::Hold | Place::Release | Place::Act(..) => (is_post, "POST"),
             Place::Live
             | Place::Ready
             | Place::Status
+            | Place::Boots
             | Place::Catalog
             | Place::Jobs
             | Place::Job(_)
-            | Place::Log(_) => (is_get, "GET, HEAD"),
+            | Place::Log(_)
+            | Place::Explanation(_) => (is_get, "GET, HEAD"),
         };
         if !fits {
             return Err(NoRoute::Method { allowed });
@@ -125,11 +143,15 @@ impl Route {
             Place::Live => Self::Live,
             Place::Ready => Self::Ready,
             Place::Status => Self::Status,
+            Place::Boots => Self::Boots,
             Place::Catalog => Self::Catalog,
             Place::Reload => Self::Reload,
+            Place::Hold => Self::Hold,
+            Place::Release => Self::Release,
             Place::Jobs => Self::Jobs,
             Place::Job(id) => Self::Job(job(id)?),
             Place::Log(id) => Self::Log(job(id)?),
+            Place::Explanation(id) => Self::Explanation(job(id)?),
             Place::Act(act, id) => Self::Act(act, job(id)?),
         })
     }
@@ -140,11 +162,15 @@ impl Route {
             Self::Live => "server.livez",
             Self::Ready => "server.readyz",
             Self::Status => "server.status",
+            Self::Boots => "server.boots",
             Self::Catalog => "server.admin_catalog",
             Self::Reload => "server.reload",
+            Self::Hold => "server.hold",
+            Self::Release => "server.release",
             Self::Jobs => "server.jobs",
             Self::Job(_) => "server.job",
             Self::Log(_) => "server.log",
+            Self::Explanation(_) => "server.explanation",
             Self::Act(Act::Retry, _) => "server.retry",
             Self::Act(Act::Discard, _) => "server.discard",
             Self::Act(Act::Cancel, _) => "server.cancel",
@@ -170,6 +196,11 @@ mod tests {
             ("GET", format!("/admin/v1/jobs/{JOB}"), Route::Job(job)),
             ("GET", format!("/admin/v1/jobs/{JOB}/log"), Route::Log(job)),
             (
+                "GET",
+                format!("/admin/v1/jobs/{JOB}/explanation"),
+                Route::Explanation(job),
+            ),
+            (
                 "POST",
                 format!("/admin/v1/jobs/{JOB}/retry"),
                 act(Act::Retry),
@@ -190,8 +221,11 @@ mod tests {
                 act(Act::Clear),
             ),
             ("GET", "/admin/v1/status".to_owned(), Route::Status),
+            ("GET", "/admin/v1/boots".to_owned(), Route::Boots),
             ("GET", "/admin/v1/catalog".to_owned(), Route::Catalog),
             ("POST", "/admin/v1/reload".to_owned(), Route::Reload),
+            ("POST", "/admin/v1/hold".to_owned(), Route::Hold),
+            ("POST", "/admin/v1/release".to_owned(), Route::Release),
         ] {
             let verb: Method = method.parse().unwrap();
             assert_eq!(Route::of(&verb, &path), Ok(route), "{path}");

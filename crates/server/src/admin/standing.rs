@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_engine::EngineStatus;
+use evenkeel_core::explain::Turn;
 use evenkeel_engine::catalog::{Catalog, Pinned, Problem as Bundled};
+use evenkeel_engine::{EngineStatus, LastDeath};
 use evenkeel_store::seam;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -13,7 +14,7 @@ use super::types::{
     About, CatalogReport, Counts, ErrorKind, Plan, Problem as BundleProblem, Ready, Reason,
     Service, Status,
 };
-use super::{AdminState, Problem, STORE_PATIENCE};
+use super::{AdminState, Problem, STORE_PATIENCE, hold, turn};
 
 /// How long a finding about the store holds: anybody may ask `/readyz`, and the check writes.
 const STORE_FINDING: Duration = Duration::from_secs(1);
@@ -24,7 +25,8 @@ pub(super) struct StoreCheck(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl AdminState {
     /// For anybody: of bundles only how many are left out, since their problems name folders of
-    /// this host.
+    /// this host. Jobs and boots are named: what is asked of one wants the token or a platform's
+    /// password, and who it is about is not told.
     pub(super) async fn ready(&self) -> Ready {
         let status = timeout(STORE_PATIENCE, self.engine.status()).await.ok();
         let mut ready = self.readiness(status.as_ref()).await;
@@ -52,7 +54,10 @@ impl AdminState {
             driving: status.driving,
             concurrency: status.concurrency,
             counts: status.counts.as_ref().ok().map(counts),
+            holds: status.holds.iter().map(hold::hold).collect(),
+            isolation: self.turn(&status).as_ref().map(turn::isolation),
             services: u32::try_from(catalog.services.len()).unwrap_or(u32::MAX),
+            last_death: status.last_death.as_ref().map(last_death),
         })
     }
 
@@ -101,14 +106,30 @@ impl AdminState {
                 if status.draining {
                     reason(About::Draining, true, "the broker is ending".to_owned());
                 }
-                if let Some(why) = &status.held {
+                for held in &status.holds {
+                    reason(About::Held, false, hold::line(held));
+                }
+                if let (Some(why), []) = (&status.unclaimed, status.holds.as_slice()) {
                     reason(About::Held, false, format!("no new run starts: {why}"));
+                }
+                if let Some(turn) = self.turn(status) {
+                    let line = turn.line(&turn::limit(&turn));
+                    reason(About::Isolation, false, line);
                 }
             }
         }
         if self.engine.catalog().services.is_empty() {
             reason(About::Catalog, false, "no service is offered".to_owned());
         }
+        let mut notes = self.settings.notes.clone();
+        let last_death = status.and_then(|status| status.last_death.as_ref());
+        let told = |death| {
+            format!(
+                "the last end that nobody asked for (`evenkeel boots` has all): {}",
+                self::last_death(death)
+            )
+        };
+        notes.extend(last_death.map(told));
         let ready = !reasons.iter().any(|reason| reason.blocking);
         let blocking = reasons.iter().filter(|reason| reason.blocking);
         let blocking: Vec<_> = blocking.map(|reason| reason.message.as_str()).collect();
@@ -120,8 +141,13 @@ impl AdminState {
             ready,
             description,
             reasons,
-            notes: self.settings.notes.clone(),
+            notes,
         }
+    }
+
+    fn turn(&self, status: &EngineStatus) -> Option<Turn> {
+        let held = !status.holds.is_empty() || status.unclaimed.is_some();
+        turn::turn(status.alone.clone(), held, self.engine.now())
     }
 
     async fn store_finding(&self) -> Result<(), String> {
@@ -142,6 +168,21 @@ impl AdminState {
         *last = Some((Instant::now(), finding.clone()));
         finding
     }
+}
+
+fn last_death(death: &LastDeath) -> String {
+    let LastDeath {
+        boot,
+        at,
+        how,
+        named,
+    } = death;
+    let whose = match named.as_slice() {
+        [] => String::new(),
+        [one] => format!(", in a step of job {one}"),
+        [one, more @ ..] => format!(", in steps of job {one} and {} more", more.len()),
+    };
+    format!("boot {boot} {how}, at {}{whose}", time(*at))
 }
 
 fn catalog_reason(message: String) -> Reason {
@@ -183,6 +224,7 @@ fn counts(counts: &seam::Counts) -> Counts {
         failed: counts.failed,
         cancelled: counts.cancelled,
         quarantined: counts.quarantined,
+        suspects: counts.suspects,
         instances: counts.instances,
         bindings: counts.bindings,
         leaks: counts.leaks,
@@ -204,5 +246,35 @@ fn service(pinned: &Pinned) -> Service {
         bundle: pinned.digest,
         plans: plans.collect(),
         actions: bundle.actions.keys().copied().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_core::ids::{BootId, JobId};
+    use evenkeel_core::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_last_death_is_told_with_the_jobs_in_whose_steps_it_came() {
+        let told = |named: &[u128]| {
+            last_death(&LastDeath {
+                boot: BootId(Uuid::from_u128(1)),
+                at: Timestamp(0),
+                how: "died".to_owned(),
+                named: named.iter().map(|n| JobId(Uuid::from_u128(*n))).collect(),
+            })
+        };
+        let alone = told(&[]);
+        assert!(
+            alone.ends_with("1 died, at 1970-01-01T00:00:00Z"),
+            "{alone}"
+        );
+        let job = "in a step of job 00000000-0000-0000-0000-000000000002";
+        assert_eq!(told(&[2]), format!("{alone}, {job}"));
+        let many = job.replace("a step", "steps");
+        assert_eq!(told(&[2, 3, 4]), format!("{alone}, {many} and 2 more"));
     }
 }

@@ -5,26 +5,42 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /admin/v1/jobs?state=&instance=&service=&limit=&before=` | [`JobList`]; `state` may be repeated or a list with commas, `limit` is 1 to 500 (100) |
+//! | `GET /admin/v1/jobs?state=&instance=&service=&suspect=&limit=&before=` | [`JobList`]; `state` may be repeated or a list with commas, `suspect=true` leaves suspects that are not final, `limit` is 1 to 500 (100) |
 //! | `GET /admin/v1/jobs/{id}` | [`JobDetail`] |
+//! | `GET /admin/v1/jobs/{id}/explanation` | [`Explanation`] |
 //! | `GET /admin/v1/jobs/{id}/log?attempt=&bytes=` | [`JobLog`]; `attempt` is an ordinal (the last), `bytes` of each stream at most 1 MiB (64 KiB) |
 //! | `POST /admin/v1/jobs/{id}/retry`, `/discard`, `/cancel`, `/clear` | [`Acted`] with 200, 201 (a new job) or 202 (asked to stop); 404, or 409 where it does not apply |
 //! | `GET /admin/v1/status` | [`Status`] |
+//! | `POST /admin/v1/hold` | takes [`HoldRequest`] or nothing; [`Holding`]: no new run starts until the release, over restarts |
+//! | `POST /admin/v1/release` | [`Holding`]: every hold ends, also one by the broker itself |
+//! | `GET /admin/v1/boots?limit=` | [`BootList`]; `limit` is 1 to 500 (50) |
 //! | `GET /admin/v1/catalog`, `POST /admin/v1/reload` | [`CatalogReport`] |
 //! | `GET /livez`, `/readyz` (no token) | [`Live`], [`Ready`] with 200 or 503 |
 //! | anything that goes wrong | [`ErrorAnswer`] |
+
+mod boots;
+
+pub use boots::{Boot, BootList, Death};
 
 use std::fmt;
 use std::str::FromStr;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::attempt::{Charge, Containment};
+use evenkeel_core::attempt::{self, Charge, Containment};
 use evenkeel_core::ids::{
     AttemptId, BindingId, BootId, BundleDigest, InstanceId, JobId, PlanId, Platform, ServiceId,
 };
 use evenkeel_core::job::State;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+mod explanation;
+mod hold;
+mod isolation;
+
+pub use explanation::{Advice, Beside, BrokerDeath, Explanation, Forensics, StoryEvent};
+pub use hold::{Hold, HoldRequest, Holding};
+pub use isolation::Isolation;
 
 /// Where a job stands, as the wire says it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -264,6 +280,13 @@ pub struct Attempt {
     /// Processor time of its tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u64>,
+    /// Deaths of brokers that were counted against the job before its run was looked at, oldest
+    /// first; at most 64. `cause` is `named_by_black_box`, `host_lost` or `vanished_with_broker`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deaths: Vec<attempt::Death>,
+    /// What else is known of a bad end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forensics: Option<Forensics>,
 }
 
 /// A line of the audit table.
@@ -347,8 +370,18 @@ pub struct Status {
     /// Rows by state; absent where the store does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
+    /// Why no new run starts; empty where new runs start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Hold>,
+    /// Whose turn to run alone it is, if it is a suspect's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
     /// Service offerings in the catalog.
     pub services: u32,
+    /// The last end of an earlier broker process that nobody had asked for, in words, with the jobs
+    /// in whose steps it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_death: Option<String>,
 }
 
 /// How many there are of what.
@@ -368,6 +401,9 @@ pub struct Counts {
     pub cancelled: u64,
     /// Set aside, and neither retried nor discarded.
     pub quarantined: u64,
+    /// Of those that are not final, the suspects: their runs are isolated.
+    #[serde(default)]
+    pub suspects: u64,
     /// Instances that are not gone.
     pub instances: u64,
     /// Bindings that are not gone.
@@ -420,6 +456,8 @@ pub enum About {
     Draining,
     /// No new run starts; everything else is served.
     Held,
+    /// A suspect runs alone, or is about to: other runs start after it.
+    Isolation,
     /// A bundle is not offered, or not as its author may think.
     Catalog,
 }
@@ -432,6 +470,7 @@ impl About {
             Self::Recovery => "recovery",
             Self::Draining => "draining",
             Self::Held => "held",
+            Self::Isolation => "isolation",
             Self::Catalog => "catalog",
         }
     }

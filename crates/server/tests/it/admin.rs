@@ -2,8 +2,8 @@
 
 use evenkeel_core::action::Action;
 use evenkeel_server::admin::types::{
-    About, Acted, CatalogReport, ErrorAnswer, ErrorKind, JobDetail, JobList, JobLog, JobState,
-    Outcome, Ready, Status,
+    About, Acted, CatalogReport, ErrorAnswer, ErrorKind, Explanation, JobDetail, JobList, JobLog,
+    JobState, Outcome, Ready, Status,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -131,7 +131,12 @@ async fn i16_a_job_is_shown_with_its_history_and_without_a_secret() {
         "{:?}",
         detail.audit
     );
-    for path in ["", "?instance=i", &format!("/{}", job.id)] {
+    for path in [
+        "",
+        "?instance=i",
+        &format!("/{}", job.id),
+        &format!("/{}/explanation", job.id),
+    ] {
         let answer = broker
             .ask(Call::admin("GET", &format!("/admin/v1/jobs{path}")))
             .await;
@@ -140,6 +145,41 @@ async fn i16_a_job_is_shown_with_its_history_and_without_a_secret() {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_jobs_story_is_told_with_its_end_its_log_and_what_can_be_done() {
+    let broker = Broker::start().await;
+    let answer = broker.provision("bad", json!({"provision": "fail"})).await;
+    assert_eq!(answer.status, 500);
+    let list: JobList = get(&broker, "/admin/v1/jobs").await;
+    let id = list.jobs[0].id;
+    let path = format!("/admin/v1/jobs/{id}/explanation");
+    let told: Explanation = get(&broker, &path).await;
+    let detail: JobDetail = get(&broker, &format!("/admin/v1/jobs/{id}")).await;
+    assert_eq!(told.job, detail);
+    assert_eq!(
+        told.headline,
+        "The provision of instance bad (db) failed after 1 attempt."
+    );
+    let attempts: Vec<_> = told.events.iter().map(|event| event.attempt).collect();
+    assert_eq!(attempts, [None, Some(1), None]);
+    assert!(told.events.is_sorted_by_key(|event| event.at));
+    let log = format!("Its log is there: `evenkeel jobs logs {id} --attempt 1`.");
+    assert_eq!(told.events[1].details.last(), Some(&log));
+    assert!(told.told_at >= told.events[2].at);
+    let commands: Vec<_> = told.advice.iter().map(|one| &one.command).collect();
+    assert_eq!(
+        commands,
+        [
+            &format!("evenkeel jobs logs {id}"),
+            &format!("evenkeel jobs retry {id}")
+        ]
+    );
+    assert_eq!(told.log.unwrap().ordinal, 1);
+    assert!(told.beside.is_empty() && told.broker_deaths.is_empty());
+    let nobody = "/admin/v1/jobs/018f6f2e-0000-7000-8000-000000000001/explanation";
+    assert_eq!(broker.ask(Call::admin("GET", nobody)).await.status, 404);
 }
 
 #[tokio::test]

@@ -134,6 +134,7 @@ impl Broker {
             namespace: RealWorld.id(),
             store: Arc::new(opened.store),
             executor: Arc::clone(&runs) as _,
+            black_boxes: None,
             world: Arc::new(RealWorld),
             concurrency: 8,
             per_service: 8,
@@ -144,9 +145,11 @@ impl Broker {
             isolate_platforms: false,
             grace: Duration::from_secs(1),
             reconcile_every: Duration::from_secs(1),
+            hold_after: 3,
             hold_quiet: Duration::from_secs(600),
             on_shutdown: OnShutdown::Detach,
             drain_limit: Duration::from_secs(1),
+            deaths: Arc::new(evenkeel_engine::NoDeaths),
         };
         tune(&mut options);
         let service = Service::start(options).await.unwrap();
@@ -276,6 +279,7 @@ fn arm_faults() {
             "livez",
             "readyz",
             "status",
+            "boots",
             "admin_catalog",
             "reload",
             "jobs",

@@ -26,6 +26,7 @@ fn every_route() -> Vec<Call> {
         Call::admin("GET", "/livez"),
         Call::admin("GET", "/readyz"),
         Call::admin("GET", "/admin/v1/status"),
+        Call::admin("GET", "/admin/v1/boots"),
         Call::admin("GET", "/admin/v1/catalog"),
         Call::admin("POST", "/admin/v1/reload"),
         Call::admin("GET", "/admin/v1/jobs"),

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use evenkeel_core::attempt::{Containment, RunEnd, RunReport};
+use evenkeel_core::forensics::Forensics;
 use evenkeel_core::ids::AttemptId;
 use evenkeel_core::request::Outputs;
 use evenkeel_core::time::Timestamp;
 use evenkeel_executor::{
-    Executor, ExecutorError, Handle, LogTail, Probe, RunSpec, StartError, StreamTail, WatchEnd,
+    Executor, ExecutorError, Handle, LogTail, Probe, RunSpec, Standing, StartError, StreamTail,
+    WatchEnd,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -67,14 +69,15 @@ impl Runs {
 fn report(end: RunEnd, outputs: Outputs) -> RunReport {
     RunReport {
         end,
-        started_at: Timestamp(0),
+        started_at: Some(Timestamp(0)),
         ended_at: Timestamp(1),
-        containment: Containment::Sweep,
+        containment: Some(Containment::Sweep),
         peak_memory: Some(4096),
         cpu_millis: Some(2),
         host_oom_grew: false,
         outputs: Ok(outputs),
         progress: Some("all was done".to_owned()),
+        forensics: Forensics::default(),
     }
 }
 
@@ -147,6 +150,18 @@ impl Executor for Runs {
         })
     }
 
+    async fn standing(&self, attempt: AttemptId) -> Result<Standing, ExecutorError> {
+        Ok(match self.probe(attempt).await? {
+            Probe::Alive => Standing::Alive,
+            Probe::Lingering => Standing::Lingering,
+            Probe::NeverStarted | Probe::Exited(_) | Probe::Vanished => Standing::Over,
+        })
+    }
+
+    async fn is_lost(&self, attempt: AttemptId) -> Result<bool, ExecutorError> {
+        Ok(matches!(self.probe(attempt).await?, Probe::Vanished))
+    }
+
     async fn probe(&self, attempt: AttemptId) -> Result<Probe, ExecutorError> {
         Ok(match self.end_of(attempt).map(|end| end.borrow().clone()) {
             None => Probe::NeverStarted,
@@ -180,8 +195,8 @@ impl Executor for Runs {
         Ok(())
     }
 
-    async fn end_silent(&self, _attempt: AttemptId) -> Result<(), ExecutorError> {
-        Ok(())
+    async fn end_silent(&self, _attempt: AttemptId) -> Result<bool, ExecutorError> {
+        Ok(false)
     }
 
     async fn sweep(&self, _attempt: AttemptId) -> Result<bool, ExecutorError> {

@@ -125,6 +125,8 @@ CREATE TABLE jobs (
     run_root TEXT,
     claimed_at INTEGER,
     solo_ms INTEGER,
+    -- Brokers that died near the attempt under way, as far as they are counted (JSON).
+    deaths TEXT,
     stop TEXT,
     next_at INTEGER,
     finished_at INTEGER,
@@ -140,7 +142,7 @@ CREATE TABLE jobs (
     CHECK ((state = 'running') = (boot_id IS NOT NULL)),
     CHECK ((state = 'running') = (run_root IS NOT NULL)),
     CHECK ((state = 'running') = (claimed_at IS NOT NULL)),
-    CHECK (state = 'running' OR (solo_ms IS NULL AND stop IS NULL)),
+    CHECK (state = 'running' OR (solo_ms IS NULL AND stop IS NULL AND deaths IS NULL)),
     CHECK (state <> 'running' OR
         (attempts >= 1 AND attempt_ordinal = attempts AND token >= 1 AND blocked = 0)),
     CHECK ((state = 'backoff') = (next_at IS NOT NULL)),
@@ -218,8 +220,8 @@ CREATE TABLE attempts (
     claimed_at INTEGER NOT NULL,
     started_at INTEGER,
     containment TEXT CHECK (containment IN ('pidns', 'cgroup', 'sweep')),
-    -- What tied it to the death of an earlier owner while its run lived on.
-    exposed TEXT,
+    -- Brokers that died near it, as far as they are counted (JSON).
+    deaths TEXT,
     ended_at INTEGER,
     end_reason TEXT,
     evidence TEXT,
@@ -227,10 +229,15 @@ CREATE TABLE attempts (
     ran_ms INTEGER,
     peak_memory INTEGER,
     cpu_ms INTEGER,
+    -- What else is known of a bad end, as JSON (evenkeel_core::forensics). Nothing secret.
+    forensics TEXT,
     UNIQUE (job_id, ordinal),
     CHECK ((ended_at IS NULL) = (end_reason IS NULL)),
     CHECK ((ended_at IS NULL) = (charge IS NULL))
 ) STRICT;
+-- What died beside what: in the same moments, or with the same broker.
+CREATE INDEX attempts_bad ON attempts (ended_at) WHERE charge IN ('crash', 'exposure', 'loss');
+CREATE INDEX attempts_lost ON attempts (boot_id, ended_at) WHERE charge IN ('exposure', 'loss');
 
 -- Accounts of charges. binding_id is '' for instance actions.
 CREATE TABLE budgets (
@@ -248,7 +255,9 @@ CREATE TABLE budgets (
 
 -- Lives of broker processes. lease_until is for stores that several hosts share.
 CREATE TABLE boots (
-    id TEXT NOT NULL PRIMARY KEY,
+    -- Their order: a clock may be set back.
+    nth INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
     run_root TEXT NOT NULL,
     started_at INTEGER NOT NULL,
     pid INTEGER NOT NULL,
@@ -257,11 +266,29 @@ CREATE TABLE boots (
     seen_at INTEGER NOT NULL,
     lease_until INTEGER,
     drained_at INTEGER,
+    -- What had broken where it handed over for that, written with the drain mark.
+    broke TEXT CHECK (broke IS NULL OR drained_at IS NOT NULL),
     closed_at INTEGER,
     verdict TEXT,
+    -- What the rule of holds asks (evenkeel_core::hold): when a job was concluded first under it,
+    -- the jobs that its black box names (a JSON list), and whether a hold that counted its death
+    -- has ended since.
+    concluded_at INTEGER,
+    culprits TEXT,
+    forgiven INTEGER NOT NULL DEFAULT 0 CHECK (forgiven IN (0, 1)),
+    -- How it ended, as its warden saw it: JSON, without its last words.
+    death TEXT,
     CHECK ((closed_at IS NULL) = (verdict IS NULL))
 ) STRICT;
-CREATE INDEX boots_open ON boots (started_at) WHERE closed_at IS NULL;
+CREATE INDEX boots_open ON boots (nth) WHERE closed_at IS NULL;
+
+-- Why no new run starts, where that outlives a process (evenkeel_core::hold::Cause).
+CREATE TABLE holds (
+    cause TEXT NOT NULL PRIMARY KEY CHECK (cause IN ('hand', 'deaths')),
+    reason TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    since INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- Whose turn it is: the service that was served longest ago comes first.
 CREATE TABLE service_turns (

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use evenkeel_core::action::Action;
 use evenkeel_core::admit::{ActiveJob, BindingStanding, InstanceStanding, Verdict};
-use evenkeel_core::attempt::{Charge, Containment, End, Exposure};
+use evenkeel_core::attempt::{Charge, Containment, Death, End};
+use evenkeel_core::boot::{self, DeathRecord};
+use evenkeel_core::forensics::Forensics;
+use evenkeel_core::hold::Cause;
 use evenkeel_core::ids::{
     AttemptId, BindingId, BindingUid, BootId, BundleDigest, InstanceId, InstanceUid, JobId, PlanId,
     Platform, RequestDigest, RunRootId, ServiceId, Token,
@@ -12,6 +15,7 @@ use evenkeel_core::ids::{
 use evenkeel_core::instance::Status;
 use evenkeel_core::job::Job;
 use evenkeel_core::policy::Chance;
+use evenkeel_core::recovery::Exposure;
 use evenkeel_core::request::{JobBody, KeptData, Object, Outputs};
 use evenkeel_core::time::Timestamp;
 
@@ -60,6 +64,9 @@ pub struct NewBoot {
 pub struct Boot {
     /// Its name.
     pub id: BootId,
+    /// Its place in the order of all boots, which no clock that is set back changes: each has a
+    /// greater one than those before it.
+    pub nth: u64,
     /// Where its runs live.
     pub run_root: RunRootId,
     /// When it began.
@@ -68,10 +75,51 @@ pub struct Boot {
     pub host_boot: String,
     /// When it left its drain mark.
     pub drained_at: Option<Timestamp>,
+    /// Which part of it had panicked, where it handed over for that.
+    pub broke: Option<String>,
     /// When it was last known to be alive.
     pub seen_at: Timestamp,
     /// When the verdict on its death was given.
     pub closed_at: Option<Timestamp>,
+}
+
+impl Boot {
+    /// Whether it ended in order; see [`boot::ended_in_order`].
+    pub fn ended_in_order(&self) -> bool {
+        boot::ended_in_order(self.drained_at.is_some(), self.broke.is_some())
+    }
+}
+
+/// The end of holds.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Which.
+    pub causes: Vec<Cause>,
+    /// Who ends them: the deaths of all other boots never count again.
+    pub boot: BootId,
+    /// By whose word: `operator`, `broker`.
+    pub actor: String,
+    /// Why, in words.
+    pub why: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A boot as an operator sees it.
+#[derive(Clone, Debug)]
+pub struct BootView {
+    /// The boot.
+    pub boot: Boot,
+    /// Its process id.
+    pub pid: u32,
+    /// The release.
+    pub version: String,
+    /// The verdict on its death, once given.
+    pub verdict: Option<String>,
+    /// How it ended, if a warden saw it; without its last words.
+    pub death: Option<DeathRecord>,
+    /// Jobs that its black box names, once they are counted; at most 64.
+    pub named: Vec<JobId>,
 }
 
 /// A job that is to be accepted.
@@ -193,11 +241,18 @@ pub struct Adoption {
     pub from: Fence,
     /// Who takes it.
     pub boot: BootId,
-    /// What ties the job to its owner's death, if anything does.
-    pub exposed: Option<Exposure>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The death of a broker that is to be counted against an attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Exposing {
+    /// Whose death, and how near the attempt was.
+    pub exposure: Exposure,
     /// How long the run is known to have lived.
     pub ran: Duration,
-    /// When.
+    /// When it is counted.
     pub at: Timestamp,
 }
 
@@ -213,6 +268,9 @@ pub struct Inputs {
 /// How an owned attempt ended.
 #[derive(Clone, Debug)]
 pub struct Finish {
+    /// Who writes. What is written about the attempt of a boot that is dead is nothing that this boot
+    /// got done.
+    pub by: BootId,
     /// How.
     pub end: End,
     /// How long its run is known to have lived.
@@ -223,6 +281,10 @@ pub struct Finish {
     pub progress: Option<String>,
     /// Peak memory in bytes and processor time in milliseconds, where known.
     pub usage: (Option<u64>, Option<u64>),
+    /// When its run was started, and how it was held: kept where it was not noted at the start.
+    pub started: (Option<Timestamp>, Option<Containment>),
+    /// What else is known of a bad end.
+    pub forensics: Option<Forensics>,
     /// When.
     pub at: Timestamp,
     /// Spreads the backoff.
@@ -394,6 +456,25 @@ pub struct AttemptRecord {
     pub charge: Option<Charge>,
     /// Peak memory in bytes and processor time in milliseconds, where known.
     pub usage: (Option<u64>, Option<u64>),
+    /// Brokers that died near it, as far as they are counted; oldest first.
+    pub deaths: Vec<Death>,
+    /// What else is known of a bad end.
+    pub forensics: Option<Forensics>,
+}
+
+/// A boot that owned an attempt of a job, or died near one, and is over.
+#[derive(Clone, Debug)]
+pub struct EndedBoot {
+    /// The boot.
+    pub id: BootId,
+    /// When it was last known to be alive.
+    pub seen_at: Timestamp,
+    /// When it left its drain mark.
+    pub drained_at: Option<Timestamp>,
+    /// The verdict on its end, in words; `None` if it has not been given yet.
+    pub verdict: Option<String>,
+    /// What its warden saw of its end; without its last words.
+    pub death: Option<DeathRecord>,
 }
 
 /// A job with its history.
@@ -441,6 +522,8 @@ pub struct JobFilter {
     pub instance: Option<InstanceId>,
     /// Only of this service.
     pub service: Option<ServiceId>,
+    /// Only suspects that are not final: whose next run, or the one under way, is isolated.
+    pub suspect: bool,
     /// Only older than this one (the last of the page before).
     pub before: Option<JobId>,
     /// At most this many; the store holds it to 1,000.
@@ -478,31 +561,6 @@ pub enum RunningRow {
     },
 }
 
-/// How many jobs there are in each state, and what else an operator wants at a glance.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Counts {
-    /// Waiting for a slot.
-    pub queued: u64,
-    /// Under way.
-    pub running: u64,
-    /// Waiting before the next attempt.
-    pub backoff: u64,
-    /// Done.
-    pub succeeded: u64,
-    /// Ended without success.
-    pub failed: u64,
-    /// Cancelled.
-    pub cancelled: u64,
-    /// Set aside, and neither retried nor discarded.
-    pub quarantined: u64,
-    /// Instances that are not gone.
-    pub instances: u64,
-    /// Bindings that are not gone.
-    pub bindings: u64,
-    /// What may have leaked and nobody has looked at.
-    pub leaks: u64,
-}
-
 /// When there is work.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct NextDue {
@@ -510,6 +568,8 @@ pub struct NextDue {
     pub due: bool,
     /// The oldest due job is a suspect's (or only suspects are due).
     pub suspect_first: bool,
+    /// Which one that is, if its name can be read.
+    pub suspect: Option<JobId>,
     /// When the next job in backoff is due.
     pub next_at: Option<Timestamp>,
 }

@@ -1,18 +1,20 @@
 //! What the owner of an attempt writes: all of it behind a fence.
 
-use evenkeel_core::attempt::{Charge, Containment};
+use evenkeel_core::attempt::{Charge, Containment, End};
 use evenkeel_core::ids::BindingUid;
 use evenkeel_core::job::Job;
+use evenkeel_core::recovery::Exposure;
 use evenkeel_core::request::{JobBody, KeptData};
 use evenkeel_core::time::Timestamp;
 use evenkeel_core::transition::{Effect, Event, transition};
 use rusqlite::params;
 
 use super::db::Db;
+use super::holds;
 use super::rows::{attempt, audit, binding, body, instance, job};
 use super::settle;
 use crate::error::StoreError;
-use crate::seam::{Adoption, Claimed, Fence, Finish, Inputs, Owned};
+use crate::seam::{Adoption, Claimed, Exposing, Fence, Finish, Inputs, Owned};
 
 /// Longer lines of progress are cut.
 const MAX_PROGRESS: usize = 1024;
@@ -25,19 +27,59 @@ pub(super) fn adopt(db: &Db<'_>, adoption: &Adoption) -> Result<Owned<Claimed>, 
     let event = Event::Adopt {
         attempt: from.attempt,
         boot: adoption.boot,
-        exposed: adoption.exposed,
-        ran: adoption.ran,
     };
     let (job, effects) = transition(owned, event, adoption.at, db.policy)?;
     settle::write(db, &job, &effects, None, adoption.at)?;
-    let exposed = adoption.exposed.as_ref();
-    attempt::adopt(db, from.attempt, adoption.boot, exposed)?;
+    attempt::adopt(db, from.attempt, adoption.boot)?;
     let fence = Fence {
         boot: adoption.boot,
         token: job.token,
         ..*from
     };
     Ok(Owned::Mine(Claimed { job, fence }))
+}
+
+pub(super) fn expose(
+    db: &Db<'_>,
+    fence: &Fence,
+    near: &Exposing,
+) -> Result<Owned<Job>, StoreError> {
+    let Some(owned) = job::load_fenced(db, fence)? else {
+        return Ok(Owned::Lost);
+    };
+    let counted = |job: &Job| job.attempt().map_or(0, |attempt| attempt.deaths.len());
+    let before = counted(&owned);
+    let Exposure {
+        boot,
+        cause,
+        named,
+        exclusive,
+    } = near.exposure;
+    let event = Event::Expose {
+        attempt: fence.attempt,
+        boot,
+        cause,
+        exclusive,
+        ran: near.ran,
+    };
+    let (job, effects) = transition(owned, event, near.at, db.policy)?;
+    if let Some(attempt) = job.attempt().filter(|_| counted(&job) > before) {
+        settle::write(db, &job, &effects, None, near.at)?;
+        attempt::expose(db, attempt)?;
+        if named {
+            holds::name_culprit(db, boot, job.id)?;
+        }
+        if let Some(death) = attempt.death_of(boot) {
+            let text = format!(
+                "{} for attempt {}: boot {boot} died",
+                death.charge.as_str(),
+                attempt.id
+            );
+            let about = (job.id, job.target.instance);
+            audit::append(db, near.at, audit::BROKER, "charge", about, &text)?;
+        }
+    }
+    Ok(Owned::Mine(job))
 }
 
 pub(super) fn inputs(db: &Db<'_>, fence: &Fence) -> Result<Owned<Inputs>, StoreError> {
@@ -140,6 +182,10 @@ pub(super) fn finish(db: &Db<'_>, fence: &Fence, done: &Finish) -> Result<Owned<
     let Some(owned) = job::load_fenced(db, fence)? else {
         return Ok(Owned::Lost);
     };
+    let counted_before = matches!(done.end, End::Exposed { .. })
+        && owned
+            .attempt()
+            .is_some_and(|attempt| attempt.death_of(attempt.boot).is_some());
     let event = Event::End {
         attempt: fence.attempt,
         end: done.end.clone(),
@@ -154,7 +200,13 @@ pub(super) fn finish(db: &Db<'_>, fence: &Fence, done: &Finish) -> Result<Owned<
     // Before the target settles: a target that ends loses its data with the rest.
     settle::keep_data(db, &job, done.outputs.as_ref())?;
     settle::write(db, &job, &effects, done.outputs.as_ref(), done.at)?;
-    if charge(&effects) != Charge::None && charge(&effects) != Charge::Disruption {
+    // What is written about a boot after its death is nothing that it got done.
+    if job.state.is_final() && fence.boot == done.by {
+        holds::concluded(db, fence.boot, done.at)?;
+    }
+    // A death that was counted before its run was looked at is on record since then.
+    let is_told = counted_before || matches!(charge(&effects), Charge::None | Charge::Disruption);
+    if !is_told {
         audit::append(
             db,
             done.at,

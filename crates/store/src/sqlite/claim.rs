@@ -233,14 +233,11 @@ pub(super) fn next_due(db: &Db<'_>, now: Timestamp) -> Result<NextDue, StoreErro
             params![CODEC_VERSION, now.0, latest],
         )?
         .flatten();
-    let suspect_first = match (&suspect, &other) {
-        (Some(suspect), Some(other)) => suspect < other,
-        (Some(_), None) => true,
-        (None, _) => false,
-    };
+    let first = suspect.filter(|suspect| other.as_ref().is_none_or(|other| suspect < other));
     Ok(NextDue {
         due: other.is_some(),
-        suspect_first,
+        suspect_first: first.is_some(),
+        suspect: first.and_then(|head| parse(&head.id).ok()),
         next_at: next_at.map(Timestamp),
     })
 }

@@ -137,6 +137,15 @@ impl<'r, 's> Columns<'r, 's> {
         word(self.take::<String>()?)
     }
 
+    /// As [`Self::json`], of what is damaged: nothing. For columns that decide nothing by
+    /// themselves, so that one damaged value does not stand in the way of all rows.
+    pub(crate) fn json_if_sound<T: serde::de::DeserializeOwned>(
+        &mut self,
+    ) -> Result<Option<T>, StoreError> {
+        let text = self.take::<Option<String>>()?;
+        Ok(text.and_then(|text| sound(&text)))
+    }
+
     /// The next column, a JSON text that may be empty.
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, StoreError> {
         self.take::<Option<String>>()?
@@ -167,6 +176,13 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T,
             error.column()
         ))
     })
+}
+
+/// What a text says, if it can be read at all.
+pub(crate) fn sound<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+    from_json(text)
+        .inspect_err(|error| tracing::warn!(%error, "a damaged value is taken as absent"))
+        .ok()
 }
 
 pub(crate) fn to_json(value: &impl serde::Serialize) -> Result<String, StoreError> {

@@ -1,7 +1,7 @@
 //! Opening: lock the folder, look before touching, bring the schema up, prove the key.
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +46,11 @@ pub struct StoreOptions {
     pub readers: usize,
     /// Requests that may wait, for the writer and for the readers each; more are `Overloaded`.
     pub queue: usize,
+    /// Called by the writer's own thread right before and right after each COMMIT: where tests end
+    /// or break the process.
+    pub around_commit: [fn(); 2],
+    /// The same for the making of a key file.
+    pub around_key: [fn(); 2],
 }
 
 impl StoreOptions {
@@ -59,7 +64,20 @@ impl StoreOptions {
             lock_wait: Duration::ZERO,
             readers: 4,
             queue: 1024,
+            around_commit: [|| {}; 2],
+            around_key: [|| {}; 2],
         }
+    }
+}
+
+/// Device and inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let meta = std::fs::metadata(path)?;
+        Ok(Self(meta.dev(), meta.ino()))
     }
 }
 
@@ -68,16 +86,41 @@ impl StoreOptions {
 pub(crate) struct Database {
     pub(crate) folder: PathBuf,
     path: PathBuf,
+    /// The file that this process has opened.
+    file: FileId,
     pub(crate) sealer: Sealer,
     pub(crate) policy: Policy,
     /// Ends a transaction; tests replace it to lose the answer.
     pub(crate) commit: fn(&Connection) -> rusqlite::Result<()>,
+    /// See [`StoreOptions`].
+    pub(crate) around_commit: [fn(); 2],
     // Dropped with the last thread that may still write.
     _lock: DataLock,
 }
 
 impl Database {
+    /// That the database's path still names the file that was opened. A file that was removed or
+    /// moved away goes on to take writes through descriptors that are open, and SQLite does not
+    /// look: what is answered then would be gone with this process.
+    ///
+    /// # Errors
+    /// `Unavailable`, with what to do; over as soon as the file is back in its place.
+    pub(crate) fn in_place(&self) -> Result<(), StoreError> {
+        let path = self.path.display();
+        match FileId::of(&self.path) {
+            Ok(found) if found == self.file => Ok(()),
+            Ok(_) => Err(StoreError::Unavailable(format!(
+                "{path} is another file than the one that this broker opened; put that one back, or \
+                 restart the broker to use this one"
+            ))),
+            Err(error) => Err(StoreError::Unavailable(format!(
+                "{path} is no longer there: {error}; put it back"
+            ))),
+        }
+    }
+
     pub(crate) fn connect_writer(&self) -> Result<Connection, StoreError> {
+        self.in_place()?;
         connect_writer(&self.path)
     }
 
@@ -131,7 +174,7 @@ pub(super) fn open(options: StoreOptions) -> Result<Opened, StoreError> {
     let (master, key_created) = match (key::read(&key_path)?, &canary) {
         (Some(master), _) => (master, false),
         (None, None) => (
-            key::create(&key_path).map_err(|e| about_room(e, &folder))?,
+            key::create(&key_path, options.around_key).map_err(|e| about_room(e, &folder))?,
             true,
         ),
         (None, Some(_)) => {
@@ -157,12 +200,17 @@ pub(super) fn open(options: StoreOptions) -> Result<Opened, StoreError> {
                 .map_err(|error| explain(error.into()))?;
         }
     }
+    let file = FileId::of(&path)
+        .map_err(|error| StoreError::Unavailable(error.to_string()))
+        .map_err(explain)?;
     let database = Arc::new(Database {
         folder,
         path,
+        file,
         sealer,
         policy: options.policy,
         commit: |conn| conn.execute_batch("COMMIT"),
+        around_commit: options.around_commit,
         _lock: lock,
     });
     let readers = Readers::start(&database, options.readers, options.queue)?;

@@ -14,6 +14,8 @@ use crate::seam::{BindingView, Counts, JobDetail, JobFilter, JobSummary, Operati
 const MAX_HISTORY: u32 = 1000;
 /// Jobs of one answer.
 const MAX_JOBS: u32 = 1000;
+/// Who is a suspect still: the mark is only kept up to date of what is not final.
+const SUSPECT: &str = "j.suspect = 1 AND j.state IN ('queued', 'running', 'backoff')";
 
 pub(super) fn standing(
     db: &Db<'_>,
@@ -167,6 +169,9 @@ pub(super) fn jobs(db: &Db<'_>, filter: &JobFilter) -> Result<Vec<JobSummary>, S
         conditions.push("j.service_id = ?".to_owned());
         values.push(Value::Text(service.as_str().to_owned()));
     }
+    if filter.suspect {
+        conditions.push(SUSPECT.to_owned());
+    }
     if let Some(before) = filter.before {
         conditions.push("j.id < ?".to_owned());
         values.push(Value::Text(before.to_string()));
@@ -225,7 +230,7 @@ pub(super) fn counts(db: &Db<'_>) -> Result<Counts, StoreError> {
             _ => {}
         }
     }
-    let number = |sql| {
+    let number = |sql: &str| {
         let found = db.one(sql, [], |row| Columns::new(row).count())?;
         Ok::<_, StoreError>(found.unwrap_or(0))
     };
@@ -233,6 +238,7 @@ pub(super) fn counts(db: &Db<'_>) -> Result<Counts, StoreError> {
         "SELECT count(*) FROM jobs j WHERE j.state = 'quarantined' AND j.discarded_at IS NULL
              AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.retry_of = j.id)",
     )?;
+    counts.suspects = number(&format!("SELECT count(*) FROM jobs j WHERE {SUSPECT}"))?;
     counts.instances = number("SELECT count(*) FROM instances WHERE deleted_at IS NULL")?;
     counts.bindings = number("SELECT count(*) FROM bindings WHERE deleted_at IS NULL")?;
     counts.leaks = number("SELECT count(*) FROM leaks WHERE resolved_at IS NULL")?;

@@ -4,22 +4,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::db::Db;
 use super::open::Database;
+use super::worker::Worker;
 use super::writer::panic_text;
 use crate::error::StoreError;
 
 type Work = Box<dyn FnOnce(&mut Option<Connection>, &Database) + Send>;
 
-/// The handle to the reader threads. Dropping it waits for the reads that were taken on.
+/// The handle to the reader threads. Dropping it waits for the reads that were taken on,
+/// unless the disk hangs.
 pub(crate) struct Readers {
     queue: Option<SyncSender<Work>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Worker>,
 }
 
 impl std::fmt::Debug for Readers {
@@ -42,14 +43,10 @@ impl Readers {
             .map(|nth| {
                 let receiver = Arc::clone(&receiver);
                 let database = Arc::clone(database);
-                std::thread::Builder::new()
-                    .name(format!("store-read-{nth}"))
-                    .spawn(move || serve(&database, &receiver))
+                let name = format!("store-read-{nth}");
+                Worker::start(&name, move || serve(&database, &receiver))
             })
-            .collect::<Result<_, _>>()
-            .map_err(|error| {
-                StoreError::Unavailable(format!("no thread for the store's readers: {error}"))
-            })?;
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             queue: Some(sender),
             threads,
@@ -79,11 +76,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         drop(self.queue.take());
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a reader of the store panicked");
-            }
-        }
+        Worker::join(self.threads.drain(..));
     }
 }
 
@@ -102,6 +95,7 @@ fn read<T>(
     database: &Database,
     work: impl FnOnce(&Db<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    database.in_place()?;
     let open = match conn.take() {
         Some(open) => open,
         None => database.connect_reader()?,

@@ -116,8 +116,8 @@ pub(super) fn set_aside(
     db.execute(
         "UPDATE jobs SET state = 'quarantined', reason = ?2, message = NULL, updated_at = ?3,
              finished_at = ?3, queued_at = NULL, attempt_id = NULL, attempt_ordinal = NULL,
-             boot_id = NULL, run_root = NULL, claimed_at = NULL, solo_ms = NULL, stop = NULL,
-             next_at = NULL
+             boot_id = NULL, run_root = NULL, claimed_at = NULL, solo_ms = NULL, deaths = NULL,
+             stop = NULL, next_at = NULL
          WHERE id = ?1",
         params![id, to_json(&reason)?, at.0],
     )?;

@@ -127,3 +127,21 @@ async fn a_panic_in_a_read_is_an_error_of_that_read() {
     assert!(matches!(panicked, Err(StoreError::Panicked(text)) if text == "a read"));
     store.counts().await.unwrap();
 }
+
+/// I16: the words of a panic may hold what a request said, and errors are logged, shown and kept.
+#[tokio::test]
+async fn i16_an_error_has_no_words_of_a_panic_that_were_put_together_at_run_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(StoreOptions::new(folder.path())).unwrap();
+    let parameter = "hunter2".to_owned();
+    let panicked = store
+        .store
+        .readers
+        .call::<(), _>(move |_| panic!("no {parameter}"));
+    let error = panicked.await.unwrap_err();
+    assert!(matches!(error, StoreError::Panicked(_)), "{error:?}");
+    assert!(
+        !format!("{error} {error:?}").contains("hunter2"),
+        "{error:?}"
+    );
+}

@@ -13,14 +13,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::db::Db;
 use super::fault::about_room;
 use super::open::Database;
+use super::worker::Worker;
 use crate::error::StoreError;
 
 /// Most requests that share a COMMIT: bounds how long the first of them waits.
@@ -59,11 +59,14 @@ where
     }
 }
 
-/// The handle to the writer thread. Dropping it waits for the requests that were taken on.
+/// The handle to the writer thread. Dropping it waits for the requests that were taken
+/// on, unless the disk hangs.
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Option<SyncSender<Box<dyn Request>>>,
-    owner: Option<JoinHandle<()>>,
+    owner: Option<Worker>,
+    /// Whether the thread has panicked and been replaced.
+    broken: watch::Receiver<bool>,
 }
 
 impl std::fmt::Debug for dyn Request {
@@ -80,16 +83,23 @@ impl Writer {
         queue: usize,
     ) -> Result<Self, StoreError> {
         let (sender, receiver) = sync_channel(queue.max(1));
-        let owner = std::thread::Builder::new()
-            .name("store-owner".to_owned())
-            .spawn(move || own(&database, first, receiver))
-            .map_err(|error| {
-                StoreError::Unavailable(format!("no thread for the store's writer: {error}"))
-            })?;
+        let (panicked, broken) = watch::channel(false);
+        let owner = Worker::start("store-owner", move || {
+            own(&database, first, receiver, &panicked);
+        })?;
         Ok(Self {
             queue: Some(sender),
             owner: Some(owner),
+            broken,
         })
+    }
+
+    /// Until the thread has panicked; for ever if it never does.
+    pub(crate) async fn broken(&self) {
+        let mut broken = self.broken.clone();
+        if broken.wait_for(|broken| *broken).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Runs `work` in a transaction and answers after its COMMIT. A caller that goes away
@@ -123,11 +133,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.queue.take());
-        if let Some(owner) = self.owner.take()
-            && owner.join().is_err()
-        {
-            tracing::error!("the owner of the store's writer panicked");
-        }
+        Worker::join(self.owner.take());
     }
 }
 
@@ -136,7 +142,12 @@ fn gone() -> StoreError {
 }
 
 /// Keeps a writer thread going until the queue closes.
-fn own(database: &Database, first: Connection, mut queue: Receiver<Box<dyn Request>>) {
+fn own(
+    database: &Database,
+    first: Connection,
+    mut queue: Receiver<Box<dyn Request>>,
+    panicked: &watch::Sender<bool>,
+) {
     let mut conn = Some(first);
     loop {
         let first = conn.take();
@@ -149,7 +160,10 @@ fn own(database: &Database, first: Connection, mut queue: Receiver<Box<dyn Reque
         });
         match ended {
             Ok(true) => return,
-            Ok(false) => tracing::error!("the store's writer panicked; another takes its place"),
+            Ok(false) => {
+                tracing::error!("the store's writer panicked; another takes its place");
+                panicked.send_replace(true);
+            }
             Err(error) => {
                 tracing::error!(%error, "no thread for the store's writer; trying again");
                 std::thread::sleep(std::time::Duration::from_secs(1));
@@ -215,6 +229,7 @@ fn commit(
     batch: &mut [Box<dyn Request>],
 ) -> Result<Answers, Broken> {
     let not_done = |error| Broken::NotDone(about_room(error, &database.folder));
+    database.in_place().map_err(Broken::NotBegun)?;
     let open = match conn.take() {
         Some(open) => open,
         None => database.connect_writer().map_err(not_done)?,
@@ -231,10 +246,15 @@ fn commit(
         }
         return Ok(answers);
     }
+    let [before, after] = database.around_commit;
+    before();
     let committed = (database.commit)(&open);
+    after();
     match committed {
         Ok(()) => {
             *conn = Some(open);
+            // Taken away meanwhile: it may be kept, and may be lost.
+            database.in_place().map_err(Broken::Unknown)?;
             Ok(answers)
         }
         Err(error) => {
@@ -304,13 +324,12 @@ fn last_commit(conn: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// What a panic had to say, if it was a text.
+/// What may be told of a panic's words: a literal of the sources. What was put together at run time
+/// may hold what a request said, and this text is logged, shown and kept.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".to_owned())
+    let literal = panic.downcast_ref::<&'static str>().copied();
+    let literal = literal.unwrap_or("with words that were put together at run time");
+    literal.to_owned()
 }
 
 #[cfg(test)]

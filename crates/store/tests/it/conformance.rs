@@ -3,6 +3,9 @@
 
 pub(crate) mod boots;
 pub(crate) mod claims;
+pub(crate) mod forensics;
+pub(crate) mod holds;
+pub(crate) mod neighbours;
 pub(crate) mod operators;
 pub(crate) mod order;
 pub(crate) mod owners;
@@ -60,17 +63,26 @@ macro_rules! conformance {
                 a_backoff_is_over_when_it_is_due_and_when_the_clock_has_stepped_back,
                 a_suspect_is_claimed_alone_and_only_when_asked_for,
                 what_waits_past_its_deadline_ends_in_the_claim,
+                one_claim_ends_so_many_that_may_not_run_and_no_more,
                 next_due_tells_when_there_is_work;
             owners:
                 an_owner_reads_inputs_and_writes_progress,
                 a_stale_owner_changes_nothing,
-                an_adopted_attempt_has_a_new_owner_and_its_exposure_counts_once,
+                an_adopted_attempt_has_a_new_owner,
+                the_death_of_a_broker_is_counted_once_and_kept,
                 data_goes_from_one_action_to_the_next,
                 private_data_of_a_failed_run_is_kept,
+                what_is_not_for_the_platform_is_no_output,
                 crashes_end_in_quarantine_and_nothing_is_deleted,
                 a_final_job_stays_final,
                 a_repeated_finish_is_lost,
                 attempts_are_on_record_with_their_charge;
+            neighbours:
+                an_owner_writes_about_its_own_job_and_no_other,
+                what_becomes_of_an_instance_becomes_of_no_other,
+                what_one_action_is_suspected_of_no_other_is,
+                one_binding_is_not_charged_for_another,
+                what_one_binding_is_suspected_of_no_other_is;
             order:
                 a_delete_during_create_waits_keeps_the_outputs_and_cleans_up,
                 a_delete_of_a_waiting_create_ends_it_at_once,
@@ -92,6 +104,7 @@ macro_rules! conformance {
                 a_discarded_provision_is_registered_as_a_leak,
                 suspicion_is_lifted_by_hand,
                 suspicion_lifted_by_way_of_an_older_job_frees_the_one_that_waits,
+                suspects_are_counted_and_listed_until_they_are_final,
                 a_condemned_run_is_to_stop,
                 counts_count,
                 lists_are_filtered_and_paged,
@@ -107,11 +120,25 @@ macro_rules! conformance {
             boots:
                 a_verdict_is_given_once,
                 a_drain_mark_stays,
+                what_broke_a_boot_stays_with_its_drain_mark,
+                boots_are_in_the_order_in_which_they_began_whatever_the_clock_says,
+                how_a_boot_ended_is_kept_once_without_its_last_words,
                 running_rows_come_page_by_page,
                 claimed_attempts_are_told_from_strays,
                 deleted_instances_are_told_from_living_and_unknown_ones,
                 the_store_checks_itself,
                 digests_tell_requests_apart;
+            holds:
+                a_hold_is_on_record_until_it_is_released,
+                ends_of_boots_come_newest_first_with_what_came_of_them,
+                a_job_that_ends_by_itself_is_something_that_its_boot_got_done,
+                a_death_is_told_once_in_the_audit_however_often_it_is_met,
+                a_release_forgives_the_deaths_before_it;
+            forensics:
+                what_is_known_of_a_bad_end_is_kept_and_bounded,
+                a_start_that_was_noted_stands,
+                what_died_beside_is_near_in_time_or_was_lost_with_one_boot,
+                boots_that_its_attempts_were_near_are_told_with_their_ends;
         }
     };
 }

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use evenkeel_core::action::Action;
 use evenkeel_core::admit::{Ask, Verdict, admit};
-use evenkeel_core::attempt::{End, Exposure, ExposureCause};
+use evenkeel_core::attempt::{End, ExposureCause};
 use evenkeel_core::budget::Budget;
 use evenkeel_core::ids::{BindingId, BootId, InstanceId, JobId};
 use evenkeel_core::instance::{Status, on_submit, settle};
 use evenkeel_core::job::{Job, StopReason, Target};
+use evenkeel_core::recovery::Exposure;
 use evenkeel_core::transition::{Effect, Event, transition};
-use evenkeel_store::seam::{Adoption, Fence, Owned, Retried, Stopped, Submission, Submitted};
+use evenkeel_store::seam::{
+    Adoption, Exposing, Fence, Owned, Retried, Stopped, Submission, Submitted,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -24,7 +27,8 @@ enum Call {
     Claim { solo: bool },
     Finish(usize),
     StaleFinish,
-    Adopt { exposed: bool, exclusive: bool },
+    Adopt,
+    Expose { again: bool, exclusive: bool },
     Stop(usize, bool),
     Expire(u64),
     Clear(usize),
@@ -35,14 +39,15 @@ enum Call {
 
 fn call() -> impl Strategy<Value = Call> {
     let action = prop::sample::select(Action::ALL.to_vec());
-    let adopt = (any::<bool>(), any::<bool>())
-        .prop_map(|(exposed, exclusive)| Call::Adopt { exposed, exclusive });
+    let expose = (any::<bool>(), any::<bool>())
+        .prop_map(|(again, exclusive)| Call::Expose { again, exclusive });
     prop_oneof![
         12 => action.prop_map(Call::Submit),
         16 => any::<bool>().prop_map(|solo| Call::Claim { solo }),
         10 => (0..8_usize).prop_map(Call::Finish),
         6 => Just(Call::StaleFinish),
-        8 => adopt,
+        8 => Just(Call::Adopt),
+        8 => expose,
         2 => (any::<usize>(), any::<bool>()).prop_map(|(at, operator)| Call::Stop(at, operator)),
         1 => (0..200_000_u64).prop_map(Call::Expire),
         2 => any::<usize>().prop_map(Call::Clear),
@@ -53,19 +58,17 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 fn end(nth: usize) -> End {
-    let exposed = |exclusive| {
-        End::Exposed(Exposure {
-            cause: ExposureCause::VanishedWithBroker,
-            exclusive,
-        })
-    };
     match nth {
         0 | 1 => End::Succeeded,
         2 => failed(),
         3 => crashed(),
         4 => End::TryLater,
-        5 => exposed(false),
-        6 => exposed(true),
+        5 => End::Exposed {
+            cause: ExposureCause::VanishedWithBroker,
+        },
+        6 => End::Exposed {
+            cause: ExposureCause::NamedByBlackBox,
+        },
         _ => disrupted(),
     }
 }
@@ -191,7 +194,8 @@ impl Model {
             Call::Claim { solo } => self.claim(solo).await,
             Call::Finish(nth) => self.finish(end(nth)).await,
             Call::StaleFinish => self.stale_finish().await,
-            Call::Adopt { exposed, exclusive } => self.adopt(exposed, exclusive).await,
+            Call::Adopt => self.adopt().await,
+            Call::Expose { again, exclusive } => self.expose(again, exclusive).await,
             Call::Stop(at, operator) => self.stop(at, operator).await,
             Call::Expire(ahead) => self.expire(ahead).await,
             Call::Clear(at) => self.clear(at).await,
@@ -316,24 +320,49 @@ impl Model {
         }
     }
 
-    async fn adopt(&mut self, exposed: bool, exclusive: bool) {
+    async fn expose(&mut self, again: bool, exclusive: bool) {
+        let Some(fence) = self.owned else { return };
+        self.heirs += u128::from(!again);
+        let exposure = Exposure {
+            boot: BootId(Uuid::from_u128(0xDEAD_0000 + self.heirs)),
+            cause: ExposureCause::NamedByBlackBox,
+            named: true,
+            exclusive,
+        };
+        let ran = Duration::from_secs(2);
+        let event = Event::Expose {
+            attempt: fence.attempt,
+            boot: exposure.boot,
+            cause: exposure.cause,
+            exclusive,
+            ran,
+        };
+        let mine = self.apply(fence.job, event);
+        let near = Exposing {
+            exposure,
+            ran,
+            at: self.world.now(),
+        };
+        match self.world.store.expose(fence, near).await.unwrap() {
+            Owned::Mine(job) => {
+                assert!(mine);
+                assert_eq!(job, self.known(fence.job));
+            }
+            Owned::Lost => assert!(!mine),
+        }
+    }
+
+    async fn adopt(&mut self) {
         let Some(from) = self.owned else { return };
         self.heirs += 1;
         let adoption = Adoption {
             from,
             boot: BootId(Uuid::from_u128(0xE1F0_0000 + self.heirs)),
-            exposed: exposed.then_some(Exposure {
-                cause: ExposureCause::NamedByBlackBox,
-                exclusive,
-            }),
-            ran: Duration::from_secs(2),
             at: self.world.now(),
         };
         let event = Event::Adopt {
             attempt: from.attempt,
             boot: adoption.boot,
-            exposed: adoption.exposed,
-            ran: adoption.ran,
         };
         let mine = self.apply(from.job, event);
         match self.world.store.adopt(adoption).await.unwrap() {

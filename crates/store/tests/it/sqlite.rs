@@ -2,6 +2,7 @@
 
 mod disk;
 mod kill;
+mod neighbours;
 mod open;
 mod rows;
 

@@ -220,11 +220,14 @@ impl World {
             ..Outputs::default()
         });
         Finish {
+            by: self.boot,
             end,
             ran: Duration::from_secs(1),
             outputs,
             progress: Some("done".into()),
             usage: (Some(1 << 20), Some(10)),
+            started: (None, None),
+            forensics: None,
             at: self.now(),
             chance: Chance(0),
         }

@@ -6,8 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::steps::Step;
-use super::world::{Model, POISON, RowState, World};
+use super::world::{Model, RowState, Thing, World};
 
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
@@ -15,30 +14,39 @@ pub(super) enum Verdict {
     NeverEnds(Box<World>),
 }
 
-/// The poison is set aside and the innocent is done (that it was not condemned wrongly is a claim
-/// about every state).
-fn is_well(world: &World) -> bool {
-    let condemned = matches!(
-        world.things[POISON].row.state,
-        RowState::QuarantinedForCrashes | RowState::QuarantinedForLosses
-    );
-    condemned && world.things[1 - POISON].is_final()
+/// The poisons are set aside and the innocents are done (that none was condemned wrongly is a
+/// claim about every state).
+fn is_well(model: &Model, world: &World) -> bool {
+    let well = |(n, thing): (usize, &Thing)| match thing.state {
+        RowState::Waiting | RowState::Running { .. } | RowState::Strange => false,
+        RowState::Succeeded => model.poison(n).is_none_or(|poison| poison.may_succeed()),
+        RowState::Late => model.poison(n).is_some(),
+        RowState::Cancelled
+        | RowState::QuarantinedForCrashes
+        | RowState::QuarantinedForLosses
+        | RowState::SetAside
+        | RowState::QuarantinedUnstarted => true,
+    };
+    world.things.iter().enumerate().all(well)
 }
 
 pub(super) fn check(model: &Model, states: &[World]) -> Verdict {
     let numbers: HashMap<&World, usize> = states.iter().zip(0..).collect();
-    let mut came_from: Vec<Vec<usize>> = vec![Vec::new(); states.len()];
-    let mut unsafe_successors = vec![0usize; states.len()];
+    let mut came_from: Vec<Vec<u32>> = vec![Vec::new(); states.len()];
+    let mut unsafe_successors = vec![0u32; states.len()];
     let mut safe: Vec<usize> = Vec::new();
     for (here, world) in states.iter().enumerate() {
-        if is_well(world) {
+        if is_well(model, world) {
             safe.push(here);
             continue;
         }
-        for step in Step::all().into_iter().filter(|step| !step.is_kill()) {
+        for step in world.steps(model) {
+            if step.is_kill() {
+                continue;
+            }
             if let Some(next) = world.after(model, step) {
                 let next = numbers[&next];
-                came_from[next].push(here);
+                came_from[next].push(u32::try_from(here).expect("states are few enough"));
                 unsafe_successors[here] += 1;
             }
         }
@@ -47,6 +55,7 @@ pub(super) fn check(model: &Model, states: &[World]) -> Verdict {
     while let Some(here) = safe.pop() {
         is_safe[here] = true;
         for &before in &came_from[here] {
+            let before = before as usize;
             unsafe_successors[before] -= 1;
             if unsafe_successors[before] == 0 {
                 safe.push(before);

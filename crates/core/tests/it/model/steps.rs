@@ -1,30 +1,20 @@
-//! What can happen next: steps of the broker, of the world, and kills from outside.
+//! What can happen next: steps of the broker and of the world.
 
-use evenkeel_core::attempt::{DisruptionCause, End, Evidence};
-use evenkeel_core::policy::Chance;
-use evenkeel_core::recovery::{self, DeathFact, Facts, OwnerFact, RunFact, plan};
-use evenkeel_core::transition::{Effect, Event};
+use evenkeel_core::attempt::{DisruptionCause, End, Evidence, FailReason};
+use evenkeel_core::transition::{Event, never_started};
 
-use super::world::{
-    Driver, Flaw, Model, Owner, POISON, Poison, RowState, Run, Thing, World, Write,
-};
+use super::boots::Names;
+use super::poison::{Deed, Moment};
+use super::world::{Driver, Flaw, Kill, Model, Record, RowState, Run, World};
 use crate::fixtures::{attempt_id, boot_id, run_root};
-
-/// A death that nobody announced, on a host that goes on.
-pub(super) const UNANNOUNCED: DeathFact = DeathFact {
-    drained: false,
-    host_restarted: false,
-    named: false,
-    exclusive: false,
-};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     // The broker's.
     Claim(usize),
     Start(usize),
-    NoteStarted(usize),
     Watch(usize),
+    Judge,
     Recover(usize),
     Restart,
     // The world's.
@@ -33,74 +23,81 @@ pub(super) enum Step {
     RunBegins(usize),
     RunEnds(usize),
     RunAges(usize),
-    /// What the poison does.
-    Strike,
-    // Kills from outside, counted.
-    KillRun(usize),
-    KillBroker {
-        named: Option<usize>,
-    },
-    KillBoth {
-        named: Option<usize>,
-    },
-    Drain,
-    LoseDriver(usize),
+    /// A quiet period ends the hold.
+    Release,
+    /// What a poison does, while these steps are under way.
+    Strike(usize, Names),
+    // From outside, counted.
+    Kill(Kill, usize, Names),
 }
+
+/// Where steps under way do not matter.
+pub(super) const NOBODY: Names = Names::Shared(0);
 
 impl Step {
     /// Whether it takes one of the kills that are left.
     pub(super) fn is_kill(self) -> bool {
-        matches!(
-            self,
-            Self::KillRun(_)
-                | Self::KillBroker { .. }
-                | Self::KillBoth { .. }
-                | Self::Drain
-                | Self::LoseDriver(_)
-        )
-    }
-
-    pub(super) fn all() -> Vec<Self> {
-        let each = |step: fn(usize) -> Self| [step(0), step(1)];
-        let named = [None, Some(0), Some(1)];
-        let mut all = vec![Self::Restart, Self::Strike, Self::Drain];
-        for step in [
-            Self::Claim,
-            Self::Start,
-            Self::NoteStarted,
-            Self::Watch,
-            Self::Recover,
-            Self::Deliver,
-            Self::GhostArrives,
-            Self::RunBegins,
-            Self::RunEnds,
-            Self::RunAges,
-            Self::KillRun,
-            Self::LoseDriver,
-        ] {
-            all.extend(each(step));
-        }
-        all.extend(named.map(|named| Self::KillBroker { named }));
-        all.extend(named.map(|named| Self::KillBoth { named }));
-        all
+        matches!(self, Self::Kill(..))
     }
 }
 
 impl World {
+    /// Steps that may be possible.
+    pub(super) fn steps(&self, model: &Model) -> Vec<Step> {
+        let jobs = 0..self.things.len();
+        let mut all = vec![Step::Judge, Step::Restart];
+        if self.held {
+            all.push(Step::Release);
+        }
+        for step in [
+            Step::Claim,
+            Step::Start,
+            Step::Watch,
+            Step::Recover,
+            Step::Deliver,
+            Step::GhostArrives,
+            Step::RunBegins,
+            Step::RunEnds,
+            Step::RunAges,
+        ] {
+            all.extend(jobs.clone().map(step));
+        }
+        for n in jobs.clone().filter(|n| self.strikes_now(model, *n)) {
+            let names = self.names_while(model, n);
+            all.extend(names.into_iter().map(|names| Step::Strike(n, names)));
+        }
+        if self.kills_left == 0 {
+            return all;
+        }
+        for kill in model.kinds.iter().copied() {
+            match kill {
+                Kill::Broker | Kill::BrokerAndRuns | Kill::Host => {
+                    let names = self.names(model, 0);
+                    all.extend(names.into_iter().map(|names| Step::Kill(kill, 0, names)));
+                }
+                Kill::Drain => {
+                    let names = self.hung(model);
+                    all.extend(names.into_iter().map(|names| Step::Kill(kill, 0, names)));
+                }
+                Kill::Shim | Kill::Driver | Kill::Cancel => {
+                    all.extend(jobs.clone().map(|n| Step::Kill(kill, n, NOBODY)));
+                }
+            }
+        }
+        all
+    }
+
     /// The world after `step`; `None` if it cannot happen now.
     pub(super) fn after(&self, model: &Model, step: Step) -> Option<Self> {
-        if step.is_kill() && self.kills_left == 0 {
+        if !self.may(model, step) {
             return None;
         }
         let mut next = self.clone();
-        if step.is_kill() {
-            next.kills_left -= 1;
-        }
         let happened = match step {
-            Step::Claim(n) => self.may_claim(n) && next.claim(model, n),
-            Step::Start(n) => next.start(model, n),
-            Step::NoteStarted(n) => next.things[n].moves(Driver::Spawned, Driver::Watching),
-            Step::Watch(n) => self.may_conclude(model, n) && next.watch(model, n),
+            Step::Claim(n) => next.claim(model, n),
+            Step::Start(n) => next.start(n),
+            Step::Watch(n) => next.watch(model, n),
+            Step::Judge => next.judge(model),
             Step::Recover(n) => next.recover(model, n),
             Step::Restart => next.restart(),
             Step::Deliver(n) => next.deliver(model, n),
@@ -108,68 +105,101 @@ impl World {
                 let ghost = next.things[n].ghost.take();
                 ghost.is_some_and(|write| next.store(model, n, &write))
             }
-            Step::RunBegins(n) => next.things[n].run_goes(Run::Spawning, Run::Alive),
-            Step::RunEnds(n) => self.may_end(model, n) && next.things[n].run_ends(model, n),
-            Step::RunAges(n) => next.age(n),
-            Step::Strike => next.strike(model),
-            Step::KillRun(n) => next.kill_run(n),
-            Step::KillBroker { named } => next.kill_broker(named, false),
-            Step::KillBoth { named } => next.kill_broker(named, true),
-            Step::Drain => {
-                let drained = DeathFact {
-                    drained: true,
-                    ..UNANNOUNCED
-                };
-                self.broker_up && next.broker_dies(|_| drained)
+            Step::RunBegins(n) => {
+                next.things[n].run = Run::Alive;
+                true
             }
-            Step::LoseDriver(n) => next.lose_driver(n),
+            Step::RunEnds(n) => next.run_ends(model, n),
+            Step::RunAges(n) => {
+                next.things[n].aged = true;
+                true
+            }
+            Step::Release => {
+                next.held = false;
+                next.panicked = 0;
+                true
+            }
+            Step::Strike(n, names) => next.strike(model, n, names),
+            Step::Kill(kill, n, names) => {
+                next.kills_left -= 1;
+                next.kill(model, kill, n, names)
+            }
         };
-        (happened && next != *self).then_some(next)
+        if !happened {
+            return None;
+        }
+        next.tidy(model);
+        (next != *self).then_some(next)
     }
 
-    /// A boot begins. What is alive now has outlived any drain before.
-    pub(super) fn restart(&mut self) -> bool {
-        for thing in &mut self.things {
-            if let (Owner::Dead(death), Run::Spawning | Run::Alive) = (&mut thing.owner, thing.run)
-            {
-                death.drained = false;
+    /// What can be told without a copy of the world.
+    fn may(&self, model: &Model, step: Step) -> bool {
+        let thing = |n: usize| &self.things[n];
+        match step {
+            Step::Claim(n) => self.may_claim(model, n),
+            Step::Start(n) => thing(n).driver == Driver::Claimed && !self.preparing_kills(model, n),
+            Step::Watch(n) => {
+                matches!(thing(n).driver, Driver::Watching | Driver::Stopping)
+                    && self.may_watch(model, n)
             }
+            Step::Recover(n) => self.up && thing(n).is_running() && thing(n).driver == Driver::None,
+            Step::Judge => self.up,
+            Step::Restart => !self.up,
+            Step::Deliver(n) => thing(n).sent.is_some(),
+            Step::GhostArrives(n) => thing(n).ghost.is_some(),
+            Step::RunBegins(n) => thing(n).run == Run::Spawning,
+            Step::RunEnds(n) => thing(n).run == Run::Alive && self.may_end(model, n),
+            // A poison strikes at the same age each time: its isolation is made to cover that.
+            Step::RunAges(n) => {
+                model.poison(n).is_none() && thing(n).is_alone() && thing(n).run == Run::Alive
+            }
+            Step::Release | Step::Strike(..) | Step::Kill(..) => true,
         }
-        !std::mem::replace(&mut self.broker_up, true)
     }
 
     /// Isolation: a suspect waits until nothing else runs, and nothing starts beside one.
-    fn may_claim(&self, n: usize) -> bool {
-        let (this, other) = (&self.things[n], &self.things[1 - n]);
-        let free = !other.is_running() || !(this.row.budget.suspect || other.is_alone());
-        self.broker_up && this.driver == Driver::None && free
+    fn may_claim(&self, model: &Model, n: usize) -> bool {
+        let this = &self.things[n];
+        let mut others = self.things.iter().enumerate().filter(|(m, _)| *m != n);
+        let running = others
+            .clone()
+            .filter(|(_, other)| other.is_running())
+            .count();
+        let waits = this.state == RowState::Waiting && this.driver == Driver::None;
+        let company = if this.is_suspect() {
+            running == 0
+        } else {
+            let alone =
+                |other: &super::world::Thing| other.is_alone() || other.shuns_company(model);
+            !others.any(|(_, other)| alone(other)) && running < model.concurrency
+        };
+        waits && company && !self.held && self.is_settled()
     }
 
-    pub(super) fn claim(&mut self, model: &Model, n: usize) -> bool {
+    fn claim(&mut self, model: &Model, n: usize) -> bool {
         let thing = &mut self.things[n];
-        let event = Event::Claim {
-            attempt: attempt_id(1),
-            boot: boot_id(1),
-            run_root: run_root(),
-        };
-        let old = thing.run;
         // The flaw: the run is there before the attempt is.
-        let flawed = model.has(Flaw::StartBeforeCommit) && thing.row.state == RowState::Waiting;
-        if flawed && old != Run::Spawning {
-            thing.old_run_alive |= old.is_alive();
+        if model.has(Flaw::StartBeforeCommit) && thing.run != Run::Spawning {
+            thing.old_run_alive |= thing.run.is_alive();
             thing.run = Run::Spawning;
             return true;
         }
-        if thing.apply(event, &model.policy).is_none() {
+        let old = thing.run;
+        let event = Event::Claim {
+            attempt: attempt_id(1),
+            boot: boot_id(self.latest().into()),
+            run_root: run_root(),
+        };
+        if self.apply(model, n, event).is_none() {
             return false;
         }
+        let thing = &mut self.things[n];
         if !thing.is_running() {
             return true;
         }
         thing.each_write(|write| write.sender_owns = false);
-        thing.owner = Owner::Living;
         thing.aged = false;
-        if flawed {
+        if model.has(Flaw::StartBeforeCommit) {
             thing.driver = Driver::Watching;
             return true;
         }
@@ -179,298 +209,101 @@ impl World {
         true
     }
 
-    fn start(&mut self, model: &Model, n: usize) -> bool {
-        if n == POISON && model.poison == Poison::BrokerAtStart {
-            return false;
-        }
+    fn start(&mut self, n: usize) -> bool {
         let thing = &mut self.things[n];
-        thing.run = Run::Spawning;
-        thing.moves(Driver::Claimed, Driver::Spawned)
+        thing.driver = Driver::Watching;
+        if !thing.is_asked_to_stop() {
+            thing.run = Run::Spawning;
+        }
+        true
     }
 
-    /// Reading the record is what kills, so the step never comes to its end.
-    pub(super) fn may_conclude(&self, model: &Model, n: usize) -> bool {
-        !(n == POISON
-            && model.poison == Poison::BrokerAtConclusion
-            && self.things[n].driver == Driver::Watching
-            && matches!(self.things[n].run, Run::Exited { .. }))
+    fn preparing_kills(&self, model: &Model, n: usize) -> bool {
+        model
+            .poison(n)
+            .is_some_and(|poison| poison.at == Moment::Prepare)
+    }
+
+    /// A step that kills never comes to its end.
+    pub(super) fn may_watch(&self, model: &Model, n: usize) -> bool {
+        let thing = &self.things[n];
+        let read = matches!(thing.run, Run::Exited(_)) && thing.driver == Driver::Watching;
+        let strikes = |at| model.poison(n).is_some_and(|poison| poison.at == at);
+        !(read && strikes(Moment::Conclude) || thing.is_being_ended() && strikes(Moment::End))
     }
 
     pub(super) fn watch(&mut self, model: &Model, n: usize) -> bool {
         let thing = &mut self.things[n];
-        let stopping = match thing.driver {
-            Driver::Watching => false,
-            Driver::Stopping => true,
-            Driver::None | Driver::Claimed | Driver::Spawned | Driver::Finishing => return false,
-        };
+        let unread = thing.driver == Driver::Stopping;
+        let stopping = unread || thing.is_asked_to_stop();
         let end = match thing.run {
             Run::Spawning | Run::Alive if stopping => {
-                thing.run = Run::Exited { stopped: true };
+                thing.run = Run::Exited(Record::Stopped);
                 return true;
             }
             Run::Spawning | Run::Alive => return false,
-            Run::Lingering if model.has(Flaw::ChargeLingering) => End::Crashed { evidence: None },
-            Run::Lingering => {
+            Run::Lingering if !model.has(Flaw::ChargeLingering) => {
                 thing.run = Run::Vanished;
                 return true;
             }
-            Run::Exited { .. } | Run::Vanished | Run::NotStarted if stopping => End::Stopped,
-            Run::Exited { stopped: false } => End::Succeeded,
-            Run::Exited { stopped: true } => End::Disrupted {
-                cause: DisruptionCause::Stopped,
-            },
-            Run::NotStarted => evenkeel_core::transition::never_started(),
-            Run::Vanished if model.has(Flaw::CountNothing) => {
-                evenkeel_core::transition::never_started()
-            }
-            Run::Vanished => End::Crashed {
+            Run::Exited(_) | Run::Vanished | Run::NotStarted if unread => End::Stopped,
+            Run::Exited(record) => read(record, stopping),
+            Run::NotStarted => never_started(),
+            Run::Vanished | Run::Lingering if model.has(Flaw::CountNothing) => never_started(),
+            Run::Vanished | Run::Lingering => End::Crashed {
                 evidence: model
                     .has(Flaw::ConvictInCompany)
                     .then_some(Evidence::OutOfMemory),
             },
         };
-        thing.sent = Some(Write::by_owner(end));
-        thing.driver = Driver::Finishing;
-        true
+        self.send(model, n, end)
     }
 
-    pub(super) fn deliver(&mut self, model: &Model, n: usize) -> bool {
-        let Some(write) = self.things[n].sent.take() else {
-            return false;
-        };
-        self.store(model, n, &write);
-        self.things[n].driver = Driver::None;
-        true
-    }
-
-    /// A finish arrives at the store, which asks the fence. Always takes place.
-    pub(super) fn store(&mut self, model: &Model, n: usize, write: &Write) -> bool {
-        let fence = write.attempt_holds && (write.token_holds || model.has(Flaw::IgnoreToken));
-        if fence && self.things[n].is_running() {
-            let ended = self.things[n].end(model, write.end.clone());
-            self.stale_write_applied |= ended && !write.sender_owns;
-        }
-        true
-    }
-
-    pub(super) fn recover(&mut self, model: &Model, n: usize) -> bool {
-        let thing = &mut self.things[n];
-        if !self.broker_up || !thing.is_running() || thing.driver != Driver::None {
-            return false;
-        }
-        let owner = match thing.owner {
-            Owner::Dead(death) => OwnerFact::Dead(death),
-            Owner::Living => OwnerFact::Undriven,
-            Owner::None => return false,
-        };
-        let run = match (thing.run, model.flaw) {
-            (Run::Spawning, Some(Flaw::ProbeWithoutFence)) => RunFact::NeverStarted,
-            (Run::Lingering, Some(Flaw::ChargeLingering)) => RunFact::Vanished,
-            (run, _) => run.probed(),
-        };
-        let facts = Facts {
-            attempt: attempt_id(1),
-            owner,
-            run,
-            ran: thing.ran(),
-        };
-        plan(&facts)
-            .into_iter()
-            .all(|action| thing.carry_out(model, action))
-    }
-
-    fn age(&mut self, n: usize) -> bool {
-        // The poison strikes at the same age each time: its isolation is made to cover that.
-        let thing = &mut self.things[n];
-        n != POISON && thing.is_alone() && {
-            thing.aged = true;
-            thing.run == Run::Alive
-        }
-    }
-
-    /// A poison run never comes to an end of its own, but for one whose record is the poison.
     fn may_end(&self, model: &Model, n: usize) -> bool {
-        n != POISON || matches!(model.poison, Poison::OwnRun | Poison::BrokerAtConclusion)
-    }
-
-    fn strike(&mut self, model: &Model) -> bool {
-        let thing = &self.things[POISON];
-        let reads = matches!(thing.run, Run::Exited { .. });
-        let (strikes, named, dies) = match model.poison {
-            Poison::OwnRun => return false,
-            Poison::BrokerAtStart => (thing.driver == Driver::Claimed, true, false),
-            Poison::BrokerWhileRunning => (thing.run == Run::Alive, false, true),
-            Poison::BrokerAtConclusion => (thing.driver == Driver::Watching && reads, true, false),
-        };
-        if !(self.broker_up && strikes) {
-            return false;
-        }
-        self.strikes = (self.strikes + 1).min(most_deaths(model) + 1);
-        if dies {
-            self.things[POISON].run = Run::Vanished;
-        }
-        let exclusive = is_suspect(&self.things[POISON]);
-        self.broker_dies(|n| DeathFact {
-            named: named && n == POISON,
-            exclusive: named && n == POISON && exclusive,
-            ..UNANNOUNCED
-        })
-    }
-
-    fn kill_run(&mut self, n: usize) -> bool {
-        let thing = &mut self.things[n];
-        thing.hit(false);
-        match thing.run {
-            Run::Spawning => thing.run = Run::NotStarted,
-            Run::Alive => thing.run = Run::Lingering,
-            Run::NotStarted | Run::Lingering | Run::Exited { .. } | Run::Vanished => return false,
-        }
-        true
-    }
-
-    fn kill_broker(&mut self, named: Option<usize>, and_runs: bool) -> bool {
-        let stepping = |n: usize| self.things[n].driver != Driver::None;
-        if !self.broker_up || named.is_some_and(|n| !stepping(n)) {
-            return false;
-        }
-        let vanished = [0, 1].map(|n| and_runs && self.things[n].run.is_alive());
-        if and_runs && vanished == [false; 2] {
-            return false;
-        }
-        let exclusive = named.is_some_and(|n| is_suspect(&self.things[n]) && !vanished[1 - n]);
-        for (n, thing) in self.things.iter_mut().enumerate() {
-            if vanished[n] || named == Some(n) {
-                thing.hit(named == Some(n) && exclusive);
-            }
-            if vanished[n] {
-                let spawning = thing.run == Run::Spawning;
-                thing.run = if spawning {
-                    Run::NotStarted
-                } else {
-                    Run::Vanished
-                };
-            }
-        }
-        self.broker_dies(|n| DeathFact {
-            named: named == Some(n),
-            exclusive: named == Some(n) && exclusive,
-            ..UNANNOUNCED
-        })
-    }
-
-    pub(super) fn broker_dies(&mut self, facts: impl Fn(usize) -> DeathFact) -> bool {
-        self.broker_up = false;
-        for (n, thing) in self.things.iter_mut().enumerate() {
-            if thing.owner == Owner::Living {
-                thing.owner = Owner::Dead(facts(n));
-            }
-            thing.driver = Driver::None;
-            if let Some(write) = thing.sent.take() {
-                thing.ghost = Some(write);
-            }
-        }
-        true
-    }
-
-    fn lose_driver(&mut self, n: usize) -> bool {
-        let thing = &mut self.things[n];
-        let driven = thing.driver != Driver::None && thing.driver != Driver::Finishing;
-        thing.driver = Driver::None;
-        driven
-    }
-}
-
-/// I7: brokers that one target may cost.
-pub(super) fn most_deaths(model: &Model) -> u8 {
-    let deaths = model.policy.suspect_exposures + model.policy.loss_limit;
-    u8::try_from(deaths).expect("limits of the model are small")
-}
-
-/// The steps of a suspect are exclusive.
-fn is_suspect(thing: &Thing) -> bool {
-    thing.row.budget.suspect
-}
-
-impl Thing {
-    fn moves(&mut self, from: Driver, to: Driver) -> bool {
-        let here = self.driver == from;
-        self.driver = to;
-        here
-    }
-
-    fn run_goes(&mut self, from: Run, to: Run) -> bool {
-        let here = self.run == from;
-        self.run = to;
-        here
+        let late = self.things[n].is_past_its_deadline();
+        late || model.poison(n).is_none_or(super::poison::Poison::run_ends)
     }
 
     fn run_ends(&mut self, model: &Model, n: usize) -> bool {
-        let kills_itself = n == POISON && model.poison == Poison::OwnRun;
-        let end = if kills_itself {
-            Run::Lingering
-        } else {
-            Run::Exited { stopped: false }
-        };
-        self.run_goes(Run::Alive, end)
-    }
-
-    fn hit(&mut self, in_exclusive_step: bool) {
-        self.hits += 1;
-        self.isolated_hits += u8::from(in_exclusive_step || self.is_alone());
-    }
-
-    fn end(&mut self, model: &Model, end: End) -> bool {
-        let event = Event::End {
-            attempt: attempt_id(1),
-            end,
-            ran: self.ran(),
-            chance: Chance(0),
-        };
-        self.apply(event, &model.policy).is_some()
-    }
-
-    /// The dumb loop's part: one write for each action.
-    fn carry_out(&mut self, model: &Model, action: recovery::Action) -> bool {
-        let exposed = match action {
-            recovery::Action::Leave | recovery::Action::SetAside => return false,
-            recovery::Action::Sweep => {
-                self.run = Run::Vanished;
-                return true;
-            }
-            recovery::Action::Requeue(end) | recovery::Action::Charge(end) => {
-                if !model.has(Flaw::AdoptBeforeCharge) {
-                    return self.end(model, end);
-                }
-                self.sent = Some(Write::by_owner(end));
-                None
-            }
-            recovery::Action::Adopt(exposed) | recovery::Action::Conclude(exposed) => exposed,
-        };
-        let event = Event::Adopt {
-            attempt: attempt_id(1),
-            boot: boot_id(2),
-            exposed,
-            ran: self.ran(),
-        };
-        let charge = self.sent.take();
-        let Some(effects) = self.apply(event, &model.policy) else {
-            return false;
-        };
-        self.each_write(|write| write.sender_owns = false);
-        self.owner = Owner::Living;
-        if charge.is_some() {
-            self.sent = charge;
-            self.driver = Driver::Finishing;
-            return true;
+        let late = self.things[n].is_past_its_deadline();
+        let deed = model
+            .poison(n)
+            .filter(|poison| poison.at == Moment::Running)
+            .map(|poison| poison.does);
+        if deed == Some(Deed::KillShim) && !late {
+            self.lose_run(n);
         }
-        let stop = effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::StopRun { .. }));
-        self.driver = if stop && !model.has(Flaw::ReadCondemnedRecord) {
-            Driver::Stopping
-        } else {
-            Driver::Watching
+        self.things[n].run = match deed {
+            _ if late => Run::Exited(Record::PastDeadline),
+            Some(Deed::KillShim) => Run::Lingering,
+            Some(Deed::Crash) => Run::Exited(Record::Crashed),
+            Some(
+                Deed::KillBroker
+                | Deed::KillHost
+                | Deed::Reboot
+                | Deed::Sigterm
+                | Deed::Panic
+                | Deed::PanicLikeOthers,
+            )
+            | None => Run::Exited(Record::Done),
         };
         true
+    }
+}
+
+fn read(record: Record, asked_to_stop: bool) -> End {
+    match record {
+        Record::Done => End::Succeeded,
+        Record::Stopped if asked_to_stop => End::Stopped,
+        Record::Stopped => End::Disrupted {
+            cause: DisruptionCause::Stopped,
+        },
+        Record::Crashed => End::Crashed {
+            evidence: Some(Evidence::FatalSignal { signal: 11 }),
+        },
+        Record::PastDeadline => End::Failed {
+            reason: FailReason::Deadline,
+            message: None,
+        },
     }
 }

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use evenkeel_core::attempt::{
-    Charge, DisruptionCause, End, Evidence, Exposure, ExposureCause, FailReason,
-};
+use evenkeel_core::attempt::{Charge, DisruptionCause, End, Evidence, ExposureCause, FailReason};
 use evenkeel_core::budget::SOLO_MIN;
 use evenkeel_core::job::{Job, QuarantineReason, State};
 use evenkeel_core::policy::{Chance, Policy};
-use evenkeel_core::transition::{Effect, Event, never_started, transition};
+use evenkeel_core::transition::{Event, never_started, transition};
 use proptest::prelude::*;
 
 use crate::fixtures::{NOON, attempt_id, boot_id, claim, end, job, policy, run_root, running};
@@ -25,8 +23,8 @@ fn killed() -> End {
     End::Crashed { evidence: None }
 }
 
-fn exposed(cause: ExposureCause, exclusive: bool) -> End {
-    End::Exposed(Exposure { cause, exclusive })
+fn exposed(cause: ExposureCause) -> End {
+    End::Exposed { cause }
 }
 
 /// Claims and ends attempts in this way until the job is final.
@@ -72,6 +70,7 @@ fn a_job_that_kills_its_supervisor_each_time_gets_exactly_the_limit_and_is_alone
         let mut present = job();
         let mut solos = Vec::new();
         while !present.state.is_final() {
+            assert!(solos.len() < 100, "no end in sight: {present:?}");
             let claimed = claim(present, &policy);
             solos.push(claimed.attempt().expect("claimed").solo.is_some());
             present = end(claimed, killed(), SHORT, &policy).0;
@@ -97,7 +96,7 @@ fn with_a_limit_of_one_an_unexplained_death_condemns_only_alone() {
 fn deaths_of_the_broker_make_a_suspect_and_only_alone_condemn_it() {
     for limit in 1..5 {
         let policy = policy(3, limit);
-        let how = exposed(ExposureCause::VanishedWithBroker, false);
+        let how = exposed(ExposureCause::VanishedWithBroker);
         let (job, charges) = repeat(job(), &how, SHORT, &policy);
         let mut expected = vec![Charge::Exposure; 2];
         expected.extend(vec![Charge::Loss; limit as usize]);
@@ -108,44 +107,10 @@ fn deaths_of_the_broker_make_a_suspect_and_only_alone_condemn_it() {
 }
 
 #[test]
-fn deaths_in_exclusive_steps_are_losses_from_the_first() {
-    let how = exposed(ExposureCause::NamedByBlackBox, true);
-    let (_, charges) = repeat(job(), &how, Duration::ZERO, &policy(3, 2));
-    assert_eq!(charges, [Charge::Loss, Charge::Loss]);
-}
-
-#[test]
-fn a_named_job_is_charged_when_its_living_run_is_adopted_and_stopped_when_condemned() {
-    let policy = policy(3, 2);
-    let adopt = |job: Job, boot| {
-        let event = Event::Adopt {
-            attempt: attempt_id(1),
-            boot: boot_id(boot),
-            exposed: Some(Exposure {
-                cause: ExposureCause::NamedByBlackBox,
-                exclusive: true,
-            }),
-            ran: SHORT,
-        };
-        transition(job, event, NOON, &policy).expect("it is running")
-    };
-    let (job, effects) = adopt(running(None), 2);
-    assert_eq!((job.budget.losses, effects), (1, vec![]));
-    let (job, effects) = adopt(job, 3);
-    assert_eq!(job.budget.losses, 2);
-    let attempt = attempt_id(1);
-    assert_eq!(effects, [Effect::StopRun { attempt }]);
-    let (job, charge) = end(job, End::Stopped, SHORT, &policy);
-    assert_eq!(charge, Charge::None);
-    let reason = QuarantineReason::Losses { count: 2 };
-    assert_eq!(job.state, State::Quarantined { reason });
-}
-
-#[test]
 fn isolation_lasts_for_twice_the_longest_lost_attempt() {
     let policy = Policy::default();
     let minutes = |n: u64| Duration::from_secs(60 * n);
-    let how = || exposed(ExposureCause::VanishedWithBroker, false);
+    let how = || exposed(ExposureCause::VanishedWithBroker);
     let (job, _) = end(claim(job(), &policy), how(), minutes(5), &policy);
     let (job, _) = end(claim(job, &policy), how(), minutes(2), &policy);
     let job = claim(job, &policy);
@@ -167,7 +132,7 @@ fn isolation_lasts_for_two_minutes_at_least() {
     let policy = Policy::default();
     let mut present = job();
     for _ in 0..policy.suspect_exposures {
-        let how = exposed(ExposureCause::HostLost, false);
+        let how = exposed(ExposureCause::HostLost);
         present = end(claim(present, &policy), how, SHORT, &policy).0;
     }
     let present = claim(present, &policy);
@@ -363,9 +328,9 @@ proptest! {
             let claimed = claim(present, &policy);
             let ran = in_company(&claimed, Duration::from_millis(more));
             let how = match kind {
-                0 => exposed(ExposureCause::VanishedWithBroker, false),
-                1 => exposed(ExposureCause::NamedByBlackBox, false),
-                2 => exposed(ExposureCause::HostLost, false),
+                0 => exposed(ExposureCause::VanishedWithBroker),
+                1 => exposed(ExposureCause::NamedByBlackBox),
+                2 => exposed(ExposureCause::HostLost),
                 3 => End::Disrupted { cause: DisruptionCause::Drain },
                 _ => never_started(),
             };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_core::attempt::{
-    Charge, DisruptionCause, End, Evidence, Exposure, ExposureCause, FailReason, LimitKind,
+    Attempt, Charge, DisruptionCause, End, Evidence, ExposureCause, FailReason, LimitKind,
 };
 use evenkeel_core::job::{Job, State, StopReason};
 use evenkeel_core::policy::{Chance, Policy};
@@ -18,7 +18,13 @@ use crate::fixtures::{DEADLINE, NOON, attempt_id, boot_id, charge_in, job, job_i
 enum Step {
     Claim,
     Adopt {
-        exposed: Option<Exposure>,
+        stray: bool,
+    },
+    /// Of one of a few boots, so that some deaths are told again.
+    Expose {
+        boot: Option<u64>,
+        cause: ExposureCause,
+        exclusive: bool,
         ran: Duration,
         stray: bool,
     },
@@ -42,13 +48,12 @@ fn span() -> impl Strategy<Value = Duration> {
     ]
 }
 
-fn exposure() -> impl Strategy<Value = Exposure> {
-    let cause = prop_oneof![
+fn cause() -> impl Strategy<Value = ExposureCause> {
+    prop_oneof![
         Just(ExposureCause::VanishedWithBroker),
         Just(ExposureCause::NamedByBlackBox),
         Just(ExposureCause::HostLost),
-    ];
-    (cause, any::<bool>()).prop_map(|(cause, exclusive)| Exposure { cause, exclusive })
+    ]
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -76,7 +81,7 @@ fn any_end() -> impl Strategy<Value = End> {
         Just(Evidence::OutOfMemory),
         text().prop_map(|location| Evidence::Panic { location }),
     ];
-    let cause = prop_oneof![
+    let disruption = prop_oneof![
         Just(DisruptionCause::Drain),
         Just(DisruptionCause::Stopped),
         Just(DisruptionCause::NeverStarted),
@@ -89,8 +94,8 @@ fn any_end() -> impl Strategy<Value = End> {
         3 => Just(End::TryLater),
         2 => Just(End::Stopped),
         4 => proptest::option::of(evidence).prop_map(|evidence| End::Crashed { evidence }),
-        4 => exposure().prop_map(End::Exposed),
-        4 => cause.prop_map(|cause| End::Disrupted { cause }),
+        4 => cause().prop_map(|cause| End::Exposed { cause }),
+        4 => disruption.prop_map(|cause| End::Disrupted { cause }),
         2 => text().prop_map(|location| End::OurBug { location }),
         1 => text().prop_map(|message| End::Unreadable { message }),
     ]
@@ -109,8 +114,11 @@ fn step() -> impl Strategy<Value = Step> {
     let stray = || prop::bool::weighted(0.1);
     prop_oneof![
         8 => Just(Step::Claim),
-        2 => (proptest::option::of(exposure()), span(), stray())
-            .prop_map(|(exposed, ran, stray)| Step::Adopt { exposed, ran, stray }),
+        2 => stray().prop_map(|stray| Step::Adopt { stray }),
+        4 => (proptest::option::of(900u64..903), cause(), any::<bool>(), span(), stray())
+            .prop_map(|(boot, cause, exclusive, ran, stray)| {
+                Step::Expose { boot, cause, exclusive, ran, stray }
+            }),
         8 => (any_end(), span(), any::<u16>(), stray()).prop_map(|(end, ran, chance, stray)| {
             Step::End { end, ran, chance: Chance(chance), stray }
         }),
@@ -154,6 +162,24 @@ impl Turn {
     fn charge(&self) -> Option<Charge> {
         charge_in(self.effects())
     }
+
+    /// Whether the attempt ends by its owner's death, which was counted before.
+    fn counted_at_end(&self) -> bool {
+        let exposed = matches!(
+            self.event,
+            Event::End {
+                end: End::Exposed { .. },
+                ..
+            }
+        );
+        let owner_counted = |attempt: &Attempt| {
+            attempt
+                .deaths
+                .iter()
+                .any(|death| death.boot == attempt.boot)
+        };
+        exposed && self.before.attempt().is_some_and(owner_counted)
+    }
 }
 
 fn play(policy: &Policy, retries: u32, steps: Vec<Step>) -> Vec<Turn> {
@@ -176,14 +202,25 @@ fn play(policy: &Policy, retries: u32, steps: Vec<Step>) -> Vec<Turn> {
                 boot: boot_id(n as u64),
                 run_root: run_root(),
             },
-            Step::Adopt {
-                exposed,
-                ran,
-                stray,
-            } => Event::Adopt {
+            Step::Adopt { stray } => Event::Adopt {
                 attempt: named(stray),
                 boot: boot_id(n as u64),
-                exposed,
+            },
+            // The owner's, where no other is meant.
+            Step::Expose {
+                boot,
+                cause,
+                exclusive,
+                ran,
+                stray,
+            } => Event::Expose {
+                attempt: named(stray),
+                boot: boot.map_or_else(
+                    || present.attempt().map_or(boot_id(900), |owned| owned.boot),
+                    boot_id,
+                ),
+                cause,
+                exclusive,
                 ran,
             },
             Step::End {
@@ -269,9 +306,12 @@ proptest! {
     }
 
     #[test]
-    fn only_the_attempt_under_way_can_be_adopted_or_ended((policy, retries, steps) in history()) {
+    fn only_the_attempt_under_way_can_be_adopted_exposed_or_ended((policy, retries, steps) in history()) {
         for turn in play(&policy, retries, steps) {
-            if let Event::Adopt { attempt, .. } | Event::End { attempt, .. } = turn.event {
+            if let Event::Adopt { attempt, .. }
+            | Event::Expose { attempt, .. }
+            | Event::End { attempt, .. } = turn.event
+            {
                 let under_way = turn.before.attempt().map(|known| known.id);
                 prop_assert_eq!(turn.outcome.is_ok(), under_way == Some(attempt));
             }
@@ -284,7 +324,11 @@ proptest! {
         let mut crashes = 0;
         for turn in play(&policy, retries, steps) {
             let (before, after) = (&turn.before.budget, &turn.after().budget);
+            let told_before = turn.counted_at_end();
             match turn.charge() {
+                Some(Charge::Exposure | Charge::Loss) if told_before => {
+                    prop_assert_eq!(after, before, "what is counted is not counted again");
+                }
                 Some(Charge::Crash) => {
                     crashes += 1;
                     prop_assert_eq!(after.crashes, before.crashes + 1);
@@ -301,6 +345,34 @@ proptest! {
         }
     }
 
+    /// A death is counted once for each attempt and boot, and changes nothing but the account.
+    #[test]
+    fn a_death_is_counted_once_however_often_it_is_told((policy, retries, steps) in history()) {
+        for turn in play(&policy, retries, steps) {
+            let (Event::Expose { boot, cause, exclusive, ran, .. }, true) =
+                (&turn.event, turn.outcome.is_ok())
+            else {
+                continue;
+            };
+            let (was, is) = (turn.before.attempt().expect("under way"), turn.after().attempt());
+            let is = is.expect("a death ends no attempt");
+            let known = was.death_of(*boot).is_some();
+            prop_assert_eq!(is.deaths.len(), was.deaths.len() + usize::from(!known));
+            prop_assert_eq!(&is.deaths[..was.deaths.len()], &was.deaths[..]);
+            let (mut before, after) = (turn.before.clone(), turn.after());
+            if let (false, Some(last)) = (known, is.deaths.last()) {
+                let alone = *exclusive || (was.boot == *boot && was.is_solo_after(*ran));
+                let charge = before.budget.expose(alone, *ran, &policy);
+                prop_assert_eq!((last.boot, last.cause), (*boot, *cause));
+                prop_assert_eq!((last.exclusive, last.charge), (*exclusive, charge));
+            }
+            if let State::Running { attempt, .. } = &mut before.state {
+                attempt.deaths.clone_from(&is.deaths);
+            }
+            prop_assert_eq!(&before, after);
+        }
+    }
+
     #[test]
     fn no_run_starts_on_a_spent_budget((policy, retries, steps) in history()) {
         for turn in play(&policy, retries, steps) {
@@ -309,7 +381,7 @@ proptest! {
                 prop_assert!(!(spent && turn.after().attempt().is_some()));
             }
             // And none goes on unasked.
-            if matches!(turn.event, Event::Adopt { .. })
+            if matches!(turn.event, Event::Adopt { .. } | Event::Expose { .. })
                 && turn.outcome.is_ok()
                 && turn.after().budget.is_spent(&policy)
             {

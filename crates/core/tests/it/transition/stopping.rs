@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use evenkeel_core::attempt::{Charge, End, Evidence, Exposure, ExposureCause, FailReason};
+use evenkeel_core::attempt::{Charge, End, Evidence, ExposureCause, FailReason};
 use evenkeel_core::job::{Job, State, StopReason};
 use evenkeel_core::policy::{Chance, Policy};
 use evenkeel_core::transition::{Effect, Event, never_started, transition};
 
-use crate::fixtures::{NOON, attempt_id, boot_id, end, job, job_id, running};
+use crate::fixtures::{NOON, attempt_id, boot_id, death_of, end, job, job_id, running};
 
 const RAN: Duration = Duration::from_secs(1);
 
@@ -45,9 +45,11 @@ fn a_running_job_is_asked_and_keeps_its_reason_through_a_change_of_owner() {
     let event = Event::Adopt {
         attempt,
         boot: boot_id(2),
-        exposed: None,
-        ran: RAN,
     };
+    let death = death_of(&asked, 1, ExposureCause::NamedByBlackBox, true, RAN);
+    let (asked, effects) = transition(asked, death, NOON, &Policy::default()).expect("running");
+    assert_eq!(effects, [Effect::StopRun { attempt }]);
+    assert_eq!(asked.stop(), Some(&by_delete(2)));
     let (adopted, effects) = transition(asked, event, NOON, &Policy::default()).expect("running");
     assert_eq!(
         effects,
@@ -59,10 +61,9 @@ fn a_running_job_is_asked_and_keeps_its_reason_through_a_change_of_owner() {
         reason: FailReason::ExitCode { code: 1 },
         message: None,
     };
-    let exposed = End::Exposed(Exposure {
+    let exposed = End::Exposed {
         cause: ExposureCause::HostLost,
-        exclusive: false,
-    });
+    };
     let crashed = End::Crashed {
         evidence: Some(Evidence::OutOfMemory),
     };

@@ -1,8 +1,9 @@
 //! A job with its history, for people.
 
-use evenkeel_server::admin::types::{Attempt, Budget, JobDetail};
+use evenkeel_server::admin::types::{Budget, JobDetail};
 use jiff::Timestamp;
 
+use super::attempts;
 use crate::fail::Failure;
 use crate::output::{self, shown};
 
@@ -15,18 +16,11 @@ pub(super) fn show(job: &JobDetail) -> Result<(), Failure> {
     output::data(&facts(job))?;
     if !job.history.is_empty() {
         output::data("")?;
-        let headings = [
-            "TRY",
-            "ATTEMPT",
-            "CLAIMED (UTC)",
-            "ENDED (UTC)",
-            "HELD BY",
-            "END",
-            "CHARGE",
-            "MEMORY",
-            "REASON",
-        ];
-        output::table(&headings, job.history.iter().map(attempt))?;
+        output::table(&attempts::HEADINGS, job.history.iter().map(attempts::row))?;
+        for attempt in &job.history {
+            output::data("")?;
+            output::data(&attempts::details(attempt))?;
+        }
     }
     if !job.audit.is_empty() {
         output::data("")?;
@@ -95,26 +89,4 @@ fn facts(job: &JobDetail) -> String {
         Some(format!("{} of {} times", job.tempfails, job.retries)),
     );
     lines.join("\n")
-}
-
-fn attempt(attempt: &Attempt) -> Vec<String> {
-    let held = attempt.containment.map(|level| level.as_str().to_owned());
-    let charge = attempt.charge.map(|charge| charge.as_str().to_owned());
-    let memory = attempt
-        .peak_memory_bytes
-        .map(|bytes| format!("{} KiB", bytes / 1024));
-    vec![
-        attempt.ordinal.to_string(),
-        attempt.id.to_string(),
-        time(attempt.claimed_at),
-        attempt.ended_at.map(time).unwrap_or_default(),
-        held.unwrap_or_default(),
-        attempt
-            .end
-            .clone()
-            .unwrap_or_else(|| "under way".to_owned()),
-        charge.unwrap_or_default(),
-        memory.unwrap_or_default(),
-        attempt.reason.clone().unwrap_or_default(),
-    ]
 }

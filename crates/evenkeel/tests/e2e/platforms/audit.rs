@@ -48,7 +48,7 @@ pub(crate) async fn audit(broker: &Broker, mut desk: Desk, kept: &[Instance]) ->
 }
 
 /// What a platform does not wait for (a mitigation's 202) ends all the same.
-async fn jobs_are_final(broker: &Broker) {
+pub(crate) async fn jobs_are_final(broker: &Broker) {
     eventually("every job is final", || async {
         let status = broker.admin(Method::GET, "/admin/v1/status").await.body;
         let unfinished = ["queued", "running", "backoff"]
@@ -58,8 +58,9 @@ async fn jobs_are_final(broker: &Broker) {
     .await;
 }
 
-async fn jobs_match_starts(broker: &Broker, world: &World, figures: &mut Figures) {
-    let mut jobs = BTreeMap::<String, Value>::new();
+/// Every job, by id.
+pub(crate) async fn jobs(broker: &Broker) -> BTreeMap<String, Value> {
+    let mut jobs = BTreeMap::new();
     let mut before = String::new();
     loop {
         let path = format!("/admin/v1/jobs?limit=500{before}");
@@ -69,11 +70,17 @@ async fn jobs_match_starts(broker: &Broker, world: &World, figures: &mut Figures
         }
         match page["next"].as_str() {
             Some(next) => before = format!("&before={next}"),
-            None => break,
+            None => return jobs,
         }
     }
-    let starts = world.starts();
+}
+
+async fn jobs_match_starts(broker: &Broker, world: &World, figures: &mut Figures) {
+    let jobs = jobs(broker).await;
+    let starts = world.starts(|_| 0);
     world.unbinds_came_first();
+    world.failures_were_decreed(jobs.values());
+    cancels_were_asked_for(&jobs);
     for (id, job) in &jobs {
         let state = job["state"].as_str().unwrap();
         let started = starts.get(id).copied().unwrap_or(0);
@@ -90,7 +97,24 @@ async fn jobs_match_starts(broker: &Broker, world: &World, figures: &mut Figures
     figures.starts = starts.values().sum();
 }
 
-async fn what_is_known_exists(desk: &mut Desk, kept: &[Instance]) {
+/// Nobody is cancelled but for the delete that comes after it, or because a request that waits for
+/// its end cannot wait any longer.
+pub(crate) fn cancels_were_asked_for(jobs: &BTreeMap<String, Value>) {
+    for job in jobs.values().filter(|job| job["state"] == "cancelled") {
+        let reason = job["reason"].as_str().unwrap();
+        let by = reason
+            .strip_prefix("cancelled: superseded by delete, job ")
+            .map(|id| jobs.get(id).map(|by| &by["action"]));
+        let deletes = |action: &Value| *action == "deprovision" || *action == "unbind";
+        assert!(
+            by.flatten().is_some_and(deletes)
+                || (by.is_none() && reason.contains("a synchronous answer")),
+            "cancelled for nothing: {job:#}"
+        );
+    }
+}
+
+pub(crate) async fn what_is_known_exists(desk: &mut Desk, kept: &[Instance]) {
     let (instances, bindings) = (
         desk.world.things("instances"),
         desk.world.things("bindings"),
@@ -131,7 +155,7 @@ async fn agree(broker: &Broker, what: &str, exist: &BTreeSet<String>, known: &BT
 }
 
 /// Every other name that was ever used is unknown to the broker and to the world.
-async fn nothing_else_exists(
+pub(crate) async fn nothing_else_exists(
     broker: &Broker,
     desk: &mut Desk,
     kept: &[Instance],

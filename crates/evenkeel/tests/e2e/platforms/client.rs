@@ -125,6 +125,10 @@ pub(crate) struct Client {
     tally: Arc<Mutex<Tally>>,
     http: reqwest::Client,
     dialect: Dialect,
+    /// Within this everything has to come to its end.
+    pub(crate) patience: Duration,
+    /// How often in a hundred times it does not wait for an answer.
+    pub(crate) hasty: u64,
 }
 
 impl Client {
@@ -135,6 +139,8 @@ impl Client {
             tally: Arc::default(),
             http: http.unwrap(),
             dialect,
+            patience: PATIENCE,
+            hasty: 8,
         }
     }
 
@@ -171,7 +177,7 @@ impl Client {
     }
 
     async fn try_once(&self, dice: &mut Dice, request: &Request) -> Reply {
-        let patience = if dice.chance(8) {
+        let patience = if dice.chance(self.hasty) {
             dice.millis(150)
         } else {
             PATIENCE

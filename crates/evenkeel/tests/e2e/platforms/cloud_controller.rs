@@ -1,7 +1,7 @@
 //! Cloud Foundry's Cloud Controller (OSB.md §3.2 to §3.4): asks once, cleans up after what it did
 //! not understand, and leaves it to its users to ask again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,8 +10,7 @@ use super::client::{Dialect, Reply};
 use super::desk::{ARRIVED, Change, Desk, Instance, Polled};
 use super::{PAUSE, Platform};
 
-/// Attempts of orphan mitigation, each after twice the time of the one before.
-const MITIGATIONS: u32 = 11;
+/// Attempts of orphan mitigation come after twice the time of the one before each.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -36,8 +35,11 @@ fn with(mut body: Value, more: Value) -> Value {
 async fn mitigate(desk: &mut Desk, action: &str, target: &str, path: &str, ids: &str) {
     // Nobody looks at the end of it, so a failure of the action itself would stay unseen.
     desk.world.decree(action, target, "ok");
-    for nth in 0..MITIGATIONS {
-        tokio::time::sleep((ARRIVED * 2_u32.pow(nth)).min(LONGEST_PAUSE)).await;
+    let since = Instant::now();
+    let mut pause = ARRIVED;
+    while since.elapsed() < desk.client.patience {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
         let url = format!("{path}?accepts_incomplete=true&{ids}");
         let reply = desk.send_unasked(Method::DELETE, url).await;
         match reply.status() {
@@ -181,7 +183,8 @@ impl Platform for CloudController {
             json!({ "context": with(context(), json!({ "instance_name": name })) }),
         );
         let url = format!("{}?accepts_incomplete=true", instance.path());
-        for _ in 0..200 {
+        let since = Instant::now();
+        loop {
             let reply = desk
                 .send(Method::PATCH, url.clone(), Some(body.clone()))
                 .await;
@@ -190,8 +193,12 @@ impl Platform for CloudController {
                 _ if reply.is_trouble() || reply.is_busy() => {}
                 _ => desk.shock("a new name was refused", &reply),
             }
+            assert!(
+                since.elapsed() < desk.client.patience,
+                "seed {}: {instance:?} cannot be renamed: {reply:?}",
+                desk.seed
+            );
             tokio::time::sleep(PAUSE).await;
         }
-        panic!("seed {}: {instance:?} cannot be renamed", desk.seed);
     }
 }

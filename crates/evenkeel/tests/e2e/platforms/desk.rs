@@ -12,7 +12,6 @@ use super::Updated;
 use super::client::{Client, Reply, Request};
 use super::dice::Dice;
 use super::world::{PLANS, World};
-use crate::harness::PATIENCE;
 
 /// What is sent on a connection that was then dropped is handled by then, or never. Platforms
 /// wait for minutes before they clean up: a DELETE that overtakes its PUT would find nothing.
@@ -240,7 +239,7 @@ impl Desk {
                 return ended;
             }
             assert!(
-                since.elapsed() < PATIENCE,
+                since.elapsed() < self.client.patience,
                 "seed {}: {path} does not end: {reply:?}",
                 self.seed
             );
@@ -294,7 +293,7 @@ impl Desk {
                 _ => self.shock(&format!("DELETE {url}"), &reply),
             }
             assert!(
-                since.elapsed() < PATIENCE,
+                since.elapsed() < self.client.patience,
                 "{url} cannot be deleted: {reply:?}"
             );
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -346,7 +345,7 @@ impl Desk {
             if !reply.is_trouble() {
                 return reply;
             }
-            assert!(since.elapsed() < PATIENCE, "{path}: {reply:?}");
+            assert!(since.elapsed() < self.client.patience, "{path}: {reply:?}");
         }
     }
 

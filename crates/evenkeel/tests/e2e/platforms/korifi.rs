@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::Platform;
 use super::client::Dialect;
 use super::desk::{Change, Desk, Instance};
-use crate::harness::PATIENCE;
 
 const REQUEUE: Duration = Duration::from_millis(30);
 
@@ -85,7 +84,10 @@ impl Platform for Korifi {
             if desk.dice.chance(5) {
                 return false;
             }
-            assert!(since.elapsed() < PATIENCE, "{path} does not come about");
+            assert!(
+                since.elapsed() < desk.client.patience,
+                "{path} does not come about"
+            );
             tokio::time::sleep(REQUEUE).await;
         }
         unreachable!("tries have no end")
@@ -113,7 +115,10 @@ impl Platform for Korifi {
                 Reconciled::Failed => break,
                 Reconciled::Requeue => {}
             }
-            assert!(since.elapsed() < PATIENCE, "{path} does not come about");
+            assert!(
+                since.elapsed() < desk.client.patience,
+                "{path} does not come about"
+            );
             tokio::time::sleep(REQUEUE).await;
         }
         desk.delete_binding(instance, binding).await;
@@ -143,7 +148,7 @@ async fn still_ready(desk: &mut Desk, path: &str, body: Value) -> Value {
             _ if reply.is_trouble() => {}
             _ => desk.shock(&format!("PUT of what is ready, {path} {body}"), &reply),
         }
-        assert!(since.elapsed() < PATIENCE, "{path}: {reply:?}");
+        assert!(since.elapsed() < desk.client.patience, "{path}: {reply:?}");
         tokio::time::sleep(REQUEUE).await;
     }
 }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::Platform;
 use super::client::{Dialect, Reply};
 use super::desk::{ARRIVED, Change, Desk, Instance, Polled};
-use crate::harness::PATIENCE;
 
 const BACKOFF: Duration = Duration::from_millis(40);
 
@@ -64,7 +63,10 @@ impl Platform for Kubernetes {
                 tokio::time::sleep(ARRIVED).await;
                 desk.delete_instance(instance).await;
             }
-            assert!(since.elapsed() < PATIENCE, "{instance:?}: {reply:?}");
+            assert!(
+                since.elapsed() < desk.client.patience,
+                "{instance:?}: {reply:?}"
+            );
             tokio::time::sleep(BACKOFF).await;
         }
         unreachable!("tries have no end")
@@ -122,7 +124,7 @@ impl Platform for Kubernetes {
                 None if matches!(reply, Reply::TimedOut) => break,
                 None => {}
             }
-            assert!(since.elapsed() < PATIENCE, "{path}: {reply:?}");
+            assert!(since.elapsed() < desk.client.patience, "{path}: {reply:?}");
             tokio::time::sleep(BACKOFF).await;
         }
         tokio::time::sleep(ARRIVED).await;

@@ -1,6 +1,8 @@
 //! One life of a service instance, as users wish it: made, bound, changed, and mostly deleted, at
 //! times all at once.
 
+use std::time::Instant;
+
 use super::desk::{Desk, Instance};
 use super::{Platform, Updated};
 
@@ -57,7 +59,8 @@ async fn unbind_one(desk: &mut Desk, instance: &mut Instance) {
 /// An update, asked for until the platform knows that it has happened.
 async fn change<P: Platform>(desk: &mut Desk, mut instance: Instance) -> Instance {
     let change = desk.new_change(&instance);
-    for tries in 0..200 {
+    let since = Instant::now();
+    for tries in 0.. {
         match desk
             .update(&instance, P::patch(&instance, &change), tries)
             .await
@@ -71,9 +74,15 @@ async fn change<P: Platform>(desk: &mut Desk, mut instance: Instance) -> Instanc
             Updated::Failed => desk.agrees(&instance).await,
             Updated::Unknown => {}
         }
+        // A bind that waits for its turn keeps it waiting too.
+        assert!(
+            since.elapsed() < desk.client.patience,
+            "seed {}: {instance:?} cannot be updated",
+            desk.seed
+        );
         tokio::time::sleep(super::PAUSE).await;
     }
-    panic!("seed {}: {instance:?} cannot be updated", desk.seed);
+    unreachable!("tries have no end")
 }
 
 async fn bind_twice<P: Platform>(desk: &mut Desk, mut instance: Instance) -> Instance {

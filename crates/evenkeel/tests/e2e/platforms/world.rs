@@ -6,6 +6,7 @@
 //! | `fates/ACTION.ID[.BINDING]` | what the test wants to happen: a word for each attempt, the last one for all that follow |
 //! | `marks/starts`, `marks/agains` | `ACTION JOB ATTEMPT` of every start, and of every end that asks for another attempt |
 //! | `marks/fails`, `marks/lefts` | `ACTION TARGET` that may have changed nothing; bindings that a deprovision found |
+//! | `marks/decreed` | jobs whose action said that it had failed, because it was to |
 //! | `marks/wrongs` | what an action should never have seen |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,7 @@ case $fate in
         sleep "${fate#slow-}" ;;
     # Goes on although it is asked to end: what it makes comes after whoever did not wait for it.
     stubborn) trap '' TERM; sleep 0.4 ;;
-    fail) mark fails "$EVENKEEL_ACTION $target"; exit 1 ;;
+    fail) mark fails "$EVENKEEL_ACTION $target"; mark decreed "$EVENKEEL_JOB_ID"; exit 1 ;;
     ok | half) ;;
     *) mark wrongs "unknown fate $fate: $me" ;;
 esac
@@ -88,7 +89,7 @@ case $EVENKEEL_ACTION in
         done
         rm -f "$instance" ;;
 esac
-[ "$fate" != half ] || exit 1
+[ "$fate" != half ] || { mark decreed "$EVENKEEL_JOB_ID"; exit 1; }
 "#;
 
 /// The folder, and the bundles whose actions work in it.
@@ -217,9 +218,19 @@ impl World {
         }
     }
 
+    /// Nobody fails but who was to.
+    pub(crate) fn failures_were_decreed<'a>(&self, jobs: impl IntoIterator<Item = &'a Value>) {
+        let decreed: BTreeSet<_> = self.marks("decreed").into_iter().collect();
+        for job in jobs.into_iter().filter(|job| job["state"] == "failed") {
+            let id = job["id"].as_str().unwrap();
+            assert!(decreed.contains(id), "failed, and was not to: {job:#}");
+        }
+    }
+
     /// Starts by job, after asserting that each was called for: no attempt begins twice, and none
-    /// follows but where the one before asked for it.
-    pub(crate) fn starts(&self) -> BTreeMap<String, usize> {
+    /// follows but where the one before asked for it or was killed by the test (`killed` says how
+    /// often). That a broker died is no reason.
+    pub(crate) fn starts(&self, killed: impl Fn(&str) -> usize) -> BTreeMap<String, usize> {
         assert_eq!(self.marks("wrongs"), Vec::<String>::new());
         let mut attempts = BTreeSet::new();
         let mut starts = BTreeMap::<String, usize>::new();
@@ -236,9 +247,11 @@ impl World {
         }
         for (job, times) in &starts {
             let asked = agains.get(job).copied().unwrap_or(0);
+            let killed = killed(job);
             assert!(
-                *times <= asked + 1,
-                "{job} was started {times} times and asked {asked} times for another"
+                *times <= 1 + asked + killed,
+                "{job} was started {times} times, asked {asked} times for another and was killed \
+                 {killed} times"
             );
         }
         starts

@@ -26,6 +26,17 @@ pub(crate) fn append(
     append_raw(db, at, actor, what, about, detail)
 }
 
+/// As [`append`], about the broker itself.
+pub(crate) fn append_about_broker(
+    db: &Db<'_>,
+    at: Timestamp,
+    actor: &str,
+    what: &str,
+    detail: &str,
+) -> Result<(), StoreError> {
+    write(db, at, actor, what, (None, None), detail)
+}
+
 /// As [`append`], for rows whose ids cannot be read.
 pub(crate) fn append_raw(
     db: &Db<'_>,
@@ -33,6 +44,17 @@ pub(crate) fn append_raw(
     actor: &str,
     what: &str,
     (job, instance): (String, Option<String>),
+    detail: &str,
+) -> Result<(), StoreError> {
+    write(db, at, actor, what, (Some(job), instance), detail)
+}
+
+fn write(
+    db: &Db<'_>,
+    at: Timestamp,
+    actor: &str,
+    what: &str,
+    (job, instance): (Option<String>, Option<String>),
     detail: &str,
 ) -> Result<(), StoreError> {
     let detail: String = detail.chars().take(MAX_DETAIL).collect();

@@ -1,7 +1,7 @@
 //! Headers of jobs: from columns to [`Job`] and back. The CHECKs of the schema repeat the shape.
 
 use evenkeel_core::admit::ActiveJob;
-use evenkeel_core::attempt::Attempt;
+use evenkeel_core::attempt::{Attempt, Death};
 use evenkeel_core::ids::{JobId, PlanId, RequestDigest, Token};
 use evenkeel_core::job::{BindingTarget, Job, State, Target};
 use evenkeel_core::time::Timestamp;
@@ -20,7 +20,7 @@ pub(crate) fn select(more: &str) -> String {
              j.bundle, j.platform, j.created_at, j.deadline_at, j.token, j.attempts,
              j.tempfails, j.retries, j.superseded_by, j.retry_of, j.state,
              j.attempt_id, j.attempt_ordinal, j.boot_id, j.run_root, j.claimed_at, j.solo_ms,
-             j.stop, j.next_at, j.reason, j.message, {}{more}
+             j.deaths, j.stop, j.next_at, j.reason, j.message, {}{more}
          FROM jobs j LEFT JOIN budgets b ON b.instance_uid = j.instance_uid
              AND b.binding_id = ifnull(j.binding_id, '') AND b.action = j.action",
         budget::COLUMNS
@@ -28,7 +28,7 @@ pub(crate) fn select(more: &str) -> String {
 }
 
 /// How many columns [`read`] takes: further ones begin here.
-pub(crate) const WIDTH: usize = 33;
+pub(crate) const WIDTH: usize = 34;
 
 /// # Errors
 /// `Unreadable` if a column does not hold what it should.
@@ -72,6 +72,7 @@ fn read_state(c: &mut Columns<'_, '_>) -> Result<State, StoreError> {
     let run_root = c.parse_opt()?;
     let claimed_at: Option<i64> = c.take()?;
     let solo: Option<i64> = c.take()?;
+    let deaths: Option<Vec<Death>> = c.json()?;
     let stop = c.json()?;
     let next_at: Option<i64> = c.take()?;
     let reason: Option<String> = c.take()?;
@@ -88,6 +89,7 @@ fn read_state(c: &mut Columns<'_, '_>) -> Result<State, StoreError> {
                 run_root: run_root.ok_or_else(|| missing("a run root"))?,
                 claimed_at: Timestamp(claimed_at.ok_or_else(|| missing("a time of claim"))?),
                 solo: solo.map(span),
+                deaths: deaths.unwrap_or_default(),
             },
             stop,
         },
@@ -254,7 +256,7 @@ pub(crate) fn save(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreErr
              attempt_id = ?9, attempt_ordinal = ?10, boot_id = ?11, run_root = ?12,
              claimed_at = ?13, solo_ms = ?14, stop = ?15, next_at = ?16,
              finished_at = CASE WHEN ?17 THEN ifnull(finished_at, ?8) END,
-             reason = ?18, message = ?19
+             reason = ?18, message = ?19, deaths = ?20
          WHERE id = ?1",
         params![
             job.id.to_string(),
@@ -276,9 +278,19 @@ pub(crate) fn save(db: &Db<'_>, job: &Job, at: Timestamp) -> Result<(), StoreErr
             job.state.is_final(),
             reason,
             message,
+            attempt.map(deaths).transpose()?.flatten(),
         ],
     )?;
     budget::save(db, &job.target, job.action, &job.budget)
+}
+
+/// The deaths that are counted against an attempt, as a column holds them.
+///
+/// # Errors
+/// Never: they are plain data.
+pub(crate) fn deaths(attempt: &Attempt) -> Result<Option<String>, StoreError> {
+    let some = !attempt.deaths.is_empty();
+    some.then(|| to_json(&attempt.deaths)).transpose()
 }
 
 /// Counts anew what a waiting job waits for.

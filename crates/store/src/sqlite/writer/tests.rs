@@ -192,7 +192,7 @@ async fn a_commit_that_cannot_be_read_back_is_unknown_and_the_writer_goes_on() {
 }
 
 #[tokio::test]
-async fn a_writer_that_dies_is_replaced_by_its_owner() {
+async fn a_writer_that_dies_is_replaced_by_its_owner_and_told() {
     static DIED: AtomicBool = AtomicBool::new(false);
     fn die_once(conn: &Connection) -> rusqlite::Result<()> {
         if DIED.swap(true, Ordering::SeqCst) {
@@ -202,10 +202,16 @@ async fn a_writer_that_dies_is_replaced_by_its_owner() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (writer, database) = writer(folder.path(), 16, die_once);
+    tokio::select! {
+        biased;
+        () = writer.broken() => panic!("it has not died yet"),
+        () = tokio::task::yield_now() => {}
+    }
     let answer = writer.call(|db| note(db, "a")).await;
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
     writer.call(|db| note(db, "b")).await.unwrap();
     assert_eq!(notes(&database), ["b"]);
+    writer.broken().await;
 }
 
 #[tokio::test]

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_core::attempt::End;
+use evenkeel_core::boot::DeathRecord;
 use evenkeel_core::ids::{AttemptId, BootId, InstanceUid};
-use evenkeel_store::seam::RunningRow;
+use evenkeel_core::time::Timestamp;
+use evenkeel_store::seam::{NewBoot, RunningRow};
 use uuid::Uuid;
 
 use crate::world::World;
@@ -35,15 +37,106 @@ pub(crate) async fn a_drain_mark_stays(w: World) {
     let boot = BootId(w.uuid());
     w.store.open_boot(&w.new_boot(boot)).await.unwrap();
     let marked = w.now();
-    w.store.mark_drained(boot, marked).await.unwrap();
+    w.store.mark_drained(boot, None, marked).await.unwrap();
     w.pass(Duration::from_secs(5));
-    w.store.mark_drained(boot, w.now()).await.unwrap();
+    w.store
+        .mark_drained(boot, Some("the claimer"), w.now())
+        .await
+        .unwrap();
     w.store.boot_seen(boot, w.now()).await.unwrap();
     let known = w.store.boot(boot).await.unwrap().unwrap();
     assert_eq!(known.drained_at, Some(marked));
+    assert!(known.ended_in_order(), "it was asked first: {known:?}");
     assert_eq!(known.seen_at, w.now());
     assert_eq!(known.host_boot, "host");
     assert_eq!(known.run_root, w.run_root);
+}
+
+pub(crate) async fn what_broke_a_boot_stays_with_its_drain_mark(w: World) {
+    let boot = BootId(w.uuid());
+    w.store.open_boot(&w.new_boot(boot)).await.unwrap();
+    let broke = Some("the claimer");
+    w.store.mark_drained(boot, broke, w.now()).await.unwrap();
+    w.store.mark_drained(boot, None, w.now()).await.unwrap();
+    let asked = death(w.now(), true);
+    w.store.boot_died(boot, asked).await.unwrap();
+    let known = w.store.boot(boot).await.unwrap().unwrap();
+    assert_eq!(known.broke.as_deref(), broke);
+    assert!(known.drained_at.is_some() && !known.ended_in_order());
+}
+
+/// The clock was set back between them.
+pub(crate) async fn boots_are_in_the_order_in_which_they_began_whatever_the_clock_says(w: World) {
+    let mut boots = Vec::new();
+    for (id, at) in [(0xB7, 5_000), (0xB3, 4_000), (0xB5, -1), (0xB1, 4_000)] {
+        let id = BootId(Uuid::from_u128(id));
+        let new = NewBoot {
+            at: Timestamp(at),
+            ..w.new_boot(id)
+        };
+        w.store.open_boot(&new).await.unwrap();
+        w.store.open_boot(&new).await.unwrap();
+        boots.push(id);
+    }
+    let open = w.store.open_boots().await.unwrap();
+    assert_eq!(open.iter().map(|boot| boot.id).collect::<Vec<_>>(), boots);
+    assert!(open.is_sorted_by(|one, next| one.nth < next.nth));
+    let newest = w.store.boots(9).await.unwrap();
+    let newest: Vec<_> = newest.iter().map(|view| view.boot.id).collect();
+    assert!(newest.iter().eq(boots.iter().rev()), "{newest:?}");
+    w.store.mark_drained(boots[3], None, w.now()).await.unwrap();
+    let ends = w.store.boot_ends(BootId(w.uuid()), 2).await.unwrap();
+    let orderly: Vec<_> = ends.iter().map(|end| end.orderly).collect();
+    assert_eq!(orderly, [true, false], "the last that began is the newest");
+}
+
+pub(super) fn death(ended_at: Timestamp, asked_to_end: bool) -> DeathRecord {
+    DeathRecord {
+        signal: Some(11),
+        core_dumped: true,
+        asked_to_end,
+        peak_memory: 1 << 40,
+        cpu_millis: 7,
+        host_oom: true,
+        last_words: "a secret, perhaps".to_owned(),
+        ..DeathRecord::at(ended_at)
+    }
+}
+
+pub(crate) async fn how_a_boot_ended_is_kept_once_without_its_last_words(w: World) {
+    let boots: Vec<_> = (0..3).map(|_| BootId(w.uuid())).collect();
+    for boot in &boots {
+        w.pass(Duration::from_secs(1));
+        w.store.open_boot(&w.new_boot(*boot)).await.unwrap();
+    }
+    let unasked = death(w.now(), false);
+    let asked = death(w.now(), true);
+    w.store.boot_died(boots[0], unasked.clone()).await.unwrap();
+    w.store.boot_died(boots[0], asked.clone()).await.unwrap();
+    w.store.boot_died(boots[1], asked.clone()).await.unwrap();
+    let newest = w.store.boots(2).await.unwrap();
+    let ids: Vec<_> = newest.iter().map(|view| view.boot.id).collect();
+    assert_eq!(ids, [boots[2], boots[1]], "newest first");
+    let all = w.store.boots(9).await.unwrap();
+    assert_eq!(all[0].death, None);
+    assert_eq!(all[1].death, Some(asked.clone().without_words()));
+    assert_eq!(
+        all[1].boot.drained_at,
+        Some(asked.ended_at),
+        "as good as a mark"
+    );
+    assert_eq!(all[2].death, Some(unasked.without_words()), "the first one");
+    assert_eq!(all[2].boot.drained_at, None);
+    // The boot's own mark was there before.
+    let marked = w.now();
+    w.store.mark_drained(boots[2], None, marked).await.unwrap();
+    w.pass(Duration::from_secs(1));
+    w.store
+        .boot_died(boots[2], death(w.now(), true))
+        .await
+        .unwrap();
+    let known = w.store.boot(boots[2]).await.unwrap().unwrap();
+    assert_eq!(known.drained_at, Some(marked));
 }
 
 pub(crate) async fn running_rows_come_page_by_page(w: World) {

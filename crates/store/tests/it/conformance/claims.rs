@@ -1,6 +1,6 @@
 //! Which job is next.
 
-use evenkeel_core::attempt::{End, Exposure, ExposureCause, FailReason};
+use evenkeel_core::attempt::{End, ExposureCause, FailReason};
 use evenkeel_core::job::State;
 use evenkeel_core::time::Timestamp;
 use evenkeel_store::seam::NextDue;
@@ -109,11 +109,8 @@ pub(crate) async fn a_suspect_is_claimed_alone_and_only_when_asked_for(w: World)
     for _ in 0..2 {
         w.pass(LATER);
         let claimed = w.claim_one().await;
-        let exposure = Exposure {
-            cause: ExposureCause::VanishedWithBroker,
-            exclusive: false,
-        };
-        w.end(claimed.fence, End::Exposed(exposure)).await;
+        let cause = ExposureCause::VanishedWithBroker;
+        w.end(claimed.fence, End::Exposed { cause }).await;
     }
     assert!(w.job(suspect.job).await.budget.suspect);
     w.pass(LATER);
@@ -122,6 +119,7 @@ pub(crate) async fn a_suspect_is_claimed_alone_and_only_when_asked_for(w: World)
     }
     let due = w.store.next_due(w.now()).await.unwrap();
     assert!(due.due && due.suspect_first);
+    assert_eq!(due.suspect, Some(suspect.job));
     let claimed = w.claim(1).await;
     assert_ne!(claimed[0].job.id, suspect.job);
     let mut wish = w.wish(3);
@@ -155,6 +153,22 @@ pub(crate) async fn what_waits_past_its_deadline_ends_in_the_claim(w: World) {
         w.status("late").await,
         evenkeel_core::instance::Status::CreateFailed
     );
+}
+
+/// A claim is one transaction: what it has to end is bounded, and the rest is for the next.
+pub(crate) async fn one_claim_ends_so_many_that_may_not_run_and_no_more(w: World) {
+    const BOUND: u64 = 256;
+    for nth in 0..=BOUND {
+        let mut late = w.provision(&format!("late{nth}"));
+        late.deadline_at = late.at;
+        w.accept(&late).await;
+    }
+    let sound = w.provision("sound");
+    w.accept(&sound).await;
+    assert!(w.claim(1).await.is_empty());
+    let counts = w.store.counts().await.unwrap();
+    assert_eq!((counts.failed, counts.queued), (BOUND, 2));
+    assert_eq!(w.claim_one().await.job.id, sound.job);
 }
 
 pub(crate) async fn next_due_tells_when_there_is_work(w: World) {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use evenkeel_core::action::Action;
-use evenkeel_core::attempt::{End, Exposure, ExposureCause, FailReason};
+use evenkeel_core::attempt::{End, ExposureCause, FailReason};
 use evenkeel_core::budget::Budget;
 use evenkeel_core::ids::{BootId, InstanceId, JobId, ServiceId};
 use evenkeel_core::instance::Status;
 use evenkeel_core::job::{QuarantineReason, State, StopReason};
-use evenkeel_store::seam::{Adoption, Counts, JobFilter, Marked, Retried, Stopped, Submission};
+use evenkeel_core::recovery::Exposure;
+use evenkeel_store::seam::{Counts, Exposing, JobFilter, Marked, Retried, Stopped, Submission};
 use uuid::Uuid;
 
 use crate::world::{LATER, World, crashed, failed, mine};
@@ -182,10 +183,9 @@ pub(crate) async fn a_discarded_provision_is_registered_as_a_leak(w: World) {
     assert_eq!(discard(sound.job).await.unwrap(), Marked::NotApplicable);
 }
 
-fn exposure(exclusive: bool) -> Exposure {
-    Exposure {
-        cause: ExposureCause::NamedByBlackBox,
-        exclusive,
+fn exposed() -> End {
+    End::Exposed {
+        cause: ExposureCause::VanishedWithBroker,
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) async fn suspicion_is_lifted_by_hand(w: World) {
     for _ in 0..2 {
         w.pass(LATER);
         let claimed = w.claim_one().await;
-        w.end(claimed.fence, End::Exposed(exposure(false))).await;
+        w.end(claimed.fence, exposed()).await;
     }
     w.pass(LATER);
     assert!(w.claim(1).await.is_empty(), "a suspect");
@@ -212,11 +212,7 @@ pub(crate) async fn suspicion_is_lifted_by_hand(w: World) {
 pub(crate) async fn suspicion_lifted_by_way_of_an_older_job_frees_the_one_that_waits(w: World) {
     let old = w.provision("i");
     w.accept(&old).await;
-    for end in [
-        End::Exposed(exposure(false)),
-        End::Exposed(exposure(false)),
-        failed(),
-    ] {
+    for end in [exposed(), exposed(), failed()] {
         w.pass(LATER);
         let mut wish = w.wish(1);
         wish.solo = true;
@@ -231,23 +227,65 @@ pub(crate) async fn suspicion_lifted_by_way_of_an_older_job_frees_the_one_that_w
     assert_eq!(w.claim_one().await.job.id, waiting.job);
 }
 
+pub(crate) async fn suspects_are_counted_and_listed_until_they_are_final(w: World) {
+    let suspects = async || {
+        let filter = JobFilter {
+            suspect: true,
+            limit: 9,
+            ..JobFilter::default()
+        };
+        let listed = w.store.jobs(&filter).await.unwrap();
+        let ids: Vec<_> = listed.iter().map(|one| one.job.id).collect();
+        let counted = w.store.counts().await.unwrap().suspects;
+        assert_eq!(counted, ids.len() as u64);
+        ids
+    };
+    let old = w.provision("i");
+    w.accept(&old).await;
+    for expected in [&[][..], &[old.job]] {
+        w.pass(LATER);
+        let claimed = w.claim_one().await;
+        w.end(claimed.fence, exposed()).await;
+        assert_eq!(suspects().await, expected);
+    }
+    w.accept(&w.provision("innocent")).await;
+    w.pass(LATER);
+    let mut wish = w.wish(1);
+    wish.solo = true;
+    let claimed = w.store.claim_due(wish).await.unwrap().remove(0);
+    assert_eq!(suspects().await, [old.job], "while it runs, too");
+    // Its account keeps the suspicion, but nothing of this job is to be isolated any more.
+    let ended = w.end(claimed.fence, failed()).await;
+    assert!(ended.state.is_final() && ended.budget.suspect);
+    assert!(suspects().await.is_empty());
+    let next = w.again(&old);
+    w.accept(&next).await;
+    assert_eq!(suspects().await, [next.job], "inherited");
+    let clear = w.store.clear_suspicion(next.job, BY, w.now());
+    assert_eq!(clear.await.unwrap(), Marked::Done);
+    assert!(suspects().await.is_empty());
+}
+
 pub(crate) async fn a_condemned_run_is_to_stop(w: World) {
     w.accept(&w.provision("i")).await;
-    let mut owned = w.claim_one().await;
-    let heir = BootId(Uuid::from_u128(0xB009));
+    let owned = w.claim_one().await;
+    let stopping = || w.store.stopping(owned.fence.boot);
     for nth in 1..=3 {
-        assert!(w.store.stopping(heir).await.unwrap().is_empty(), "{nth}");
-        let adoption = Adoption {
-            from: owned.fence,
-            boot: heir,
-            exposed: Some(exposure(true)),
+        assert!(stopping().await.unwrap().is_empty(), "{nth}");
+        let near = Exposing {
+            exposure: Exposure {
+                boot: BootId(Uuid::from_u128(0xB009 + u128::from(nth))),
+                cause: ExposureCause::NamedByBlackBox,
+                named: true,
+                exclusive: true,
+            },
             ran: Duration::from_secs(1),
             at: w.now(),
         };
-        owned = mine(w.store.adopt(adoption).await.unwrap());
-        assert_eq!(owned.job.budget.losses, nth);
+        let job = mine(w.store.expose(owned.fence, near).await.unwrap());
+        assert_eq!(job.budget.losses, nth);
     }
-    assert_eq!(w.store.stopping(heir).await.unwrap(), [owned.fence]);
+    assert_eq!(stopping().await.unwrap(), [owned.fence]);
     let job = w.end(owned.fence, End::Stopped).await;
     let reason = QuarantineReason::Losses { count: 3 };
     assert_eq!(job.state, State::Quarantined { reason });
@@ -281,6 +319,7 @@ pub(crate) async fn counts_count(w: World) {
             failed: 1,
             cancelled: 1,
             quarantined: 0,
+            suspects: 0,
             instances: 6,
             bindings: 1,
             leaks: 0,

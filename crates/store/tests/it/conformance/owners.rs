@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use evenkeel_core::attempt::{Charge, Containment, End, Exposure, ExposureCause};
+use evenkeel_core::attempt::{Charge, Containment, End, ExposureCause};
 use evenkeel_core::ids::{AttemptId, BootId, InstanceId, Token};
 use evenkeel_core::instance::Status;
 use evenkeel_core::job::{QuarantineReason, State, StopReason};
+use evenkeel_core::recovery::Exposure;
 use evenkeel_core::request::Outputs;
-use evenkeel_store::seam::{Adoption, Fence, Owned, Retried, Stopped};
+use evenkeel_store::seam::{Adoption, Exposing, Fence, Owned, Retried, Stopped};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -26,6 +27,8 @@ pub(crate) async fn an_owner_reads_inputs_and_writes_progress(w: World) {
             .await
             .unwrap(),
     );
+    w.pass(Duration::from_secs(1));
+    let began = w.now().minus(Duration::from_secs(1));
     mine(
         w.store
             .progress(claimed.fence, "half way", w.now())
@@ -36,7 +39,8 @@ pub(crate) async fn an_owner_reads_inputs_and_writes_progress(w: World) {
     let operation = w.store.operation(&id, None, None).await.unwrap().unwrap();
     assert_eq!(operation.progress.as_deref(), Some("half way"));
     let detail = w.store.job(order.job).await.unwrap().unwrap();
-    assert_eq!(detail.attempts[0].started_at, Some(w.now()));
+    assert_eq!(detail.updated_at, w.now(), "progress is a change");
+    assert_eq!(detail.attempts[0].started_at, Some(began));
     assert_eq!(detail.attempts[0].containment, Some(Containment::Pidns));
 }
 
@@ -85,7 +89,7 @@ pub(crate) async fn a_stale_owner_changes_nothing(w: World) {
         );
         assert!(matches!(w.store.inputs(stale).await.unwrap(), Owned::Lost));
         assert!(matches!(
-            w.store.adopt(adoption(&w, stale, None)).await.unwrap(),
+            w.store.adopt(adoption(&w, stale)).await.unwrap(),
             Owned::Lost
         ));
     }
@@ -96,32 +100,37 @@ pub(crate) async fn a_stale_owner_changes_nothing(w: World) {
     assert_eq!(w.status("i").await, Status::Creating);
 }
 
-fn adoption(w: &World, from: Fence, exposed: Option<Exposure>) -> Adoption {
+fn adoption(w: &World, from: Fence) -> Adoption {
     Adoption {
         from,
         boot: BootId(Uuid::from_u128(0xB008)),
-        exposed,
+        at: w.now(),
+    }
+}
+
+fn near(w: &World, boot: BootId, exclusive: bool) -> Exposing {
+    Exposing {
+        exposure: Exposure {
+            boot,
+            cause: ExposureCause::NamedByBlackBox,
+            named: true,
+            exclusive,
+        },
         ran: Duration::from_secs(3),
         at: w.now(),
     }
 }
 
-pub(crate) async fn an_adopted_attempt_has_a_new_owner_and_its_exposure_counts_once(w: World) {
+pub(crate) async fn an_adopted_attempt_has_a_new_owner(w: World) {
     w.accept(&w.provision("i")).await;
     let claimed = w.claim_one().await;
-    let exposure = Exposure {
-        cause: ExposureCause::NamedByBlackBox,
-        exclusive: false,
-    };
-    let adopt = adoption(&w, claimed.fence, Some(exposure));
+    let adopt = adoption(&w, claimed.fence);
     let taken = mine(w.store.adopt(adopt.clone()).await.unwrap());
     assert_eq!(taken.fence.token, claimed.fence.token.next());
     assert_eq!(taken.fence.boot, adopt.boot);
     assert_eq!(taken.fence.attempt, claimed.fence.attempt);
-    assert_eq!(taken.job.budget.exposures, 1);
     // I9: a recovery that is repeated finds nothing to do.
     assert!(matches!(w.store.adopt(adopt).await.unwrap(), Owned::Lost));
-    assert_eq!(w.job(claimed.job.id).await.budget.exposures, 1);
     assert_eq!(
         w.store
             .finish_attempt(claimed.fence, w.finish(End::Succeeded))
@@ -129,12 +138,48 @@ pub(crate) async fn an_adopted_attempt_has_a_new_owner_and_its_exposure_counts_o
             .unwrap(),
         Owned::Lost
     );
+    let stale = w
+        .store
+        .expose(claimed.fence, near(&w, claimed.fence.boot, true));
+    assert_eq!(stale.await.unwrap(), Owned::Lost);
     let job = w.end(taken.fence, End::Succeeded).await;
     assert_eq!(job.state, State::Succeeded);
-    assert_eq!(w.job(job.id).await.budget.exposures, 0, "success clears");
     let detail = w.store.job(job.id).await.unwrap().unwrap();
     assert_eq!(detail.attempts.len(), 1);
     assert_eq!(detail.attempts[0].boot, taken.fence.boot);
+}
+
+/// I9: the deaths of brokers are counted against an attempt once each, and stay on record.
+pub(crate) async fn the_death_of_a_broker_is_counted_once_and_kept(w: World) {
+    w.accept(&w.provision("i")).await;
+    let claimed = w.claim_one().await;
+    let (owner, later) = (claimed.fence.boot, BootId(Uuid::from_u128(0xB00A)));
+    for (boot, exclusive, account) in [
+        (owner, false, (1, 0)),
+        (owner, false, (1, 0)),
+        (owner, true, (1, 0)),
+        (later, true, (1, 1)),
+        (later, false, (1, 1)),
+    ] {
+        let told = w.store.expose(claimed.fence, near(&w, boot, exclusive));
+        let job = mine(told.await.unwrap());
+        assert_eq!((job.budget.exposures, job.budget.losses), account);
+        assert_eq!(job, w.job(job.id).await, "what is told is what is kept");
+        assert_eq!(job.attempt().unwrap().boot, owner);
+    }
+    let cause = ExposureCause::NamedByBlackBox;
+    let job = w.end(claimed.fence, End::Exposed { cause }).await;
+    assert_eq!(job.budget.exposures, 1, "not twice for one death");
+    let detail = w.store.job(job.id).await.unwrap().unwrap();
+    let deaths: Vec<_> = detail.attempts[0]
+        .deaths
+        .iter()
+        .map(|death| (death.boot, death.charge))
+        .collect();
+    assert_eq!(deaths, [(owner, Charge::Exposure), (later, Charge::Loss)]);
+    assert_eq!(detail.attempts[0].charge, Some(Charge::Exposure));
+    let charges = detail.audit.iter().filter(|line| line.what == "charge");
+    assert_eq!(charges.count(), 2, "the end adds nothing: {detail:#?}");
 }
 
 pub(crate) async fn data_goes_from_one_action_to_the_next(w: World) {
@@ -164,6 +209,20 @@ pub(crate) async fn private_data_of_a_failed_run_is_kept(w: World) {
     let claimed = w.claim_one().await;
     let inputs = mine(w.store.inputs(claimed.fence).await.unwrap());
     assert_eq!(inputs.data.instance, Some(json!("half made")));
+}
+
+pub(crate) async fn what_is_not_for_the_platform_is_no_output(w: World) {
+    let order = w.provision("i");
+    w.accept(&order).await;
+    let claimed = w.claim_one().await;
+    let mut finish = w.finish(End::Succeeded);
+    let outputs = finish.outputs.as_mut().unwrap();
+    outputs.error_message = Some("almost".into());
+    assert!(outputs.data.is_some());
+    mine(w.store.finish_attempt(claimed.fence, finish).await.unwrap());
+    let view = w.store.instance(&order.instance).await.unwrap().unwrap();
+    assert!(view.outputs.credentials.is_some());
+    assert!(view.outputs.data.is_none() && view.outputs.error_message.is_none());
 }
 
 /// I13.

@@ -196,3 +196,56 @@ fn a_file_that_is_no_database_is_damage() {
     assert!(matches!(error, StoreError::Damaged(_)), "{error:?}");
     assert!(error.to_string().contains("evenkeel.db"), "{error}");
 }
+
+#[tokio::test]
+async fn a_database_that_is_moved_away_takes_and_tells_nothing_until_it_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::new(open(folder.path()));
+    world.ready("before").await;
+    let (path, away) = (
+        folder.path().join("evenkeel.db"),
+        folder.path().join("away"),
+    );
+    for in_its_place in ["nothing", "a folder", "another file", "a copy"] {
+        fs::rename(&path, &away).unwrap();
+        match in_its_place {
+            "a folder" => fs::create_dir(&path).unwrap(),
+            "another file" => fs::write(&path, "no database").unwrap(),
+            "a copy" => drop(fs::copy(&away, &path).unwrap()),
+            _ => {}
+        }
+        let order = world.provision(in_its_place);
+        let refused = world.store.submit(order.clone()).await.unwrap_err();
+        let StoreError::Unavailable(text) = &refused else {
+            panic!("{in_its_place}: {refused:?}");
+        };
+        assert!(
+            text.contains("evenkeel.db") && text.contains("put"),
+            "{text}"
+        );
+        let read = world.store.counts().await;
+        assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+        assert!(world.store.check().await.is_err(), "{in_its_place}");
+        match in_its_place {
+            "a folder" => fs::remove_dir(&path).unwrap(),
+            "nothing" => {}
+            _ => fs::remove_file(&path).unwrap(),
+        }
+        fs::rename(&away, &path).unwrap();
+        world.store.check().await.unwrap();
+        assert!(
+            world.store.job(order.job).await.unwrap().is_none(),
+            "nothing of it"
+        );
+        world.run(&order, End::Succeeded).await;
+    }
+    let counts = world.store.counts().await.unwrap();
+    drop(world);
+    let world = World::starting_at(open(folder.path()), 1000);
+    assert_eq!(
+        world.store.counts().await.unwrap(),
+        counts,
+        "all of it was kept"
+    );
+    assert_eq!(counts.succeeded, 5);
+}

@@ -1,13 +1,17 @@
 //! What the schema refuses, and rows that somebody else has spoilt.
 
-use evenkeel_core::attempt::End;
+use std::time::Duration;
+
+use evenkeel_core::attempt::{End, ExposureCause};
+use evenkeel_core::ids::BootId;
 use evenkeel_core::instance::Status;
 use evenkeel_core::job::{QuarantineReason, State};
+use evenkeel_core::recovery::Exposure;
 use evenkeel_store::error::StoreError;
-use evenkeel_store::seam::{JobFilter, RunningRow};
+use evenkeel_store::seam::{Exposing, JobFilter, RunningRow};
 
 use super::{fresh, stranger};
-use crate::world::{World, failed};
+use crate::world::{World, failed, mine};
 
 /// The CHECKs repeat the shape of each state.
 #[tokio::test]
@@ -215,12 +219,52 @@ async fn an_id_that_is_no_id_can_be_set_aside() {
 }
 
 #[tokio::test]
+async fn what_is_damaged_of_a_boot_hides_no_other_boot_and_stops_no_counting() {
+    let (folder, world) = fresh();
+    let store = &world.store;
+    store.open_boot(&world.new_boot(world.boot)).await.unwrap();
+    world.accept(&world.provision("i")).await;
+    let claimed = world.claim_one().await;
+    stranger(folder.path())
+        .execute(
+            "UPDATE boots SET death = '{\"ended_at\":', culprits = 'x'",
+            [],
+        )
+        .unwrap();
+    let next = BootId(world.uuid());
+    store.open_boot(&world.new_boot(next)).await.unwrap();
+    let seen = store.boots(9).await.unwrap();
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|view| (view.boot.id, view.death.is_some(), view.named.len()))
+        .collect();
+    assert_eq!(seen, [(next, false, 0), (world.boot, false, 0)]);
+    let ends = store.boot_ends(next, 9).await.unwrap();
+    assert_eq!(ends.len(), 1);
+    assert!(ends[0].named && !ends[0].orderly, "{ends:?}");
+    let near = Exposing {
+        exposure: Exposure {
+            boot: world.boot,
+            cause: ExposureCause::NamedByBlackBox,
+            named: true,
+            exclusive: false,
+        },
+        ran: Duration::ZERO,
+        at: world.now(),
+    };
+    let job = mine(store.expose(claimed.fence, near).await.unwrap());
+    assert_eq!(job.budget.exposures, 1);
+    let seen = store.boots(9).await.unwrap();
+    assert_eq!(seen[1].named, [job.id], "named anew");
+}
+
+#[tokio::test]
 async fn a_body_that_was_damaged_is_damage_and_delays_nobody() {
     let (folder, world) = fresh();
     let order = world.provision("i");
     world.accept(&order).await;
     stranger(folder.path())
-        .execute("UPDATE job_bodies SET sealed = randomblob(100)", [])
+        .execute("UPDATE job_bodies SET sealed = zeroblob(100)", [])
         .unwrap();
     let claimed = world.claim_one().await;
     let answer = world.store.inputs(claimed.fence).await;
@@ -317,4 +361,35 @@ async fn a_running_row_that_cannot_be_read_is_left_to_recovery_and_a_delete_goes
         .await
         .unwrap();
     assert_eq!(world.claim_one().await.job.id, delete.job);
+}
+
+/// For whoever asks the database itself: no part of the broker reads it.
+#[tokio::test]
+async fn the_evidence_of_an_attempt_stands_in_a_column_of_its_own() {
+    let (folder, world) = fresh();
+    world.accept(&world.provision("i")).await;
+    let claimed = world.claim_one().await;
+    world.end(claimed.fence, crate::world::crashed()).await;
+    let written: Option<String> = stranger(folder.path())
+        .query_row("SELECT evidence FROM attempts", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(written.as_deref(), Some(r#"{"kind":"out_of_memory"}"#));
+}
+
+#[tokio::test]
+async fn what_is_set_aside_keeps_the_ends_that_its_attempts_had() {
+    let (_folder, world) = fresh();
+    let order = world.provision("i");
+    world.accept(&order).await;
+    let claimed = world.claim_one().await;
+    world.end(claimed.fence, End::TryLater).await;
+    world.pass(crate::world::LATER);
+    world.claim_one().await;
+    let id = order.job.to_string();
+    let set_aside = world.store.set_aside(&id, "spoilt", world.now());
+    set_aside.await.unwrap();
+    let attempts = world.store.job(order.job).await.unwrap().unwrap().attempts;
+    let ends: Vec<_> = attempts.into_iter().map(|one| one.end.unwrap()).collect();
+    let message = "spoilt".into();
+    assert_eq!(ends, [End::TryLater, End::Unreadable { message }]);
 }
