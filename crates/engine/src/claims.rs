@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use evenkeel_core::explain;
 use evenkeel_core::ids::{AttemptId, JobId};
 use evenkeel_core::time::Timestamp;
 use evenkeel_store::error::StoreError;
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 
 use crate::attempt::{self, Entrance};
 use crate::drivers::Drivers;
-use crate::engine::Alone;
 use crate::service::Shared;
 use crate::{faults, guard, hold, steps};
 
@@ -183,23 +183,23 @@ fn suspend(shared: &Shared, clock: &mut SoloClock) {
 /// Has everybody be told whose turn to run alone it is, whether its run has begun, and how long
 /// others are kept waiting at most.
 fn tell(shared: &Shared, turn: Option<(JobId, bool, Duration)>) {
-    let alone = turn.map(|(job, runs, left)| Alone {
+    let alone = turn.map(|(job, runs, left)| explain::Turn {
         job,
         runs,
         until: shared.now().plus(left),
     });
-    let before = shared.tell_alone(alone.clone());
-    let of = |alone: &Alone| (alone.job, alone.runs);
+    let before = shared.tell_alone(alone);
+    let of = |alone: &explain::Turn| (alone.job, alone.runs);
     if before.as_ref().map(of) == alone.as_ref().map(of) {
         return;
     }
     match alone {
-        Some(Alone {
+        Some(explain::Turn {
             job, runs: true, ..
         }) => {
             tracing::info!(%job, "a suspect runs alone: nothing else is started meanwhile");
         }
-        Some(Alone { job, .. }) => {
+        Some(explain::Turn { job, .. }) => {
             tracing::info!(%job, "it is a suspect's turn to run alone: the runs beside it are waited for");
         }
         None => tracing::info!("other jobs are started again"),

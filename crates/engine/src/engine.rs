@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use evenkeel_core::explain::Turn;
 use evenkeel_core::ids::{AttemptId, BootId, JobId, Platform};
 use evenkeel_core::job::StopReason;
 use evenkeel_core::policy::Policy;
@@ -35,18 +36,6 @@ pub struct LastDeath {
     pub named: Vec<JobId>,
 }
 
-/// A suspect's turn: nothing else is started meanwhile.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Alone {
-    /// Whose.
-    pub job: JobId,
-    /// Whether its run has begun; else the runs beside it are waited for.
-    pub runs: bool,
-    /// When others are started again at the latest; of one whose run has not begun, when it gives
-    /// way if it is not alone by then.
-    pub until: Timestamp,
-}
-
 /// What an operator wants at a glance.
 #[derive(Clone, Debug)]
 pub struct EngineStatus {
@@ -61,7 +50,7 @@ pub struct EngineStatus {
     /// Why no new run starts, if it is held.
     pub holds: Vec<Held>,
     /// Whose turn to run alone it is, if it is a suspect's.
-    pub alone: Option<Alone>,
+    pub alone: Option<Turn>,
     /// What keeps jobs from being claimed, if anything else does.
     pub unclaimed: Option<String>,
     /// The last end of an earlier boot that nobody had asked for.
@@ -207,7 +196,7 @@ impl Engine {
     }
 
     /// Whose turn to run alone it is, if it is a suspect's.
-    pub fn alone(&self) -> Option<Alone> {
+    pub fn alone(&self) -> Option<Turn> {
         self.shared.alone()
     }
 

@@ -26,7 +26,7 @@ mod state_folders;
 mod steps;
 mod submit;
 
-pub use engine::{Alone, Engine, EngineStatus, LastDeath};
+pub use engine::{Engine, EngineStatus, LastDeath};
 pub use hold::Held;
 pub use options::{Deaths, NoDeaths, OnShutdown, Options};
 pub use service::{Service, StartError};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use evenkeel_core::explain::Turn;
 use evenkeel_core::ids::{BootId, JobId};
 use evenkeel_core::panics::PanicLedger;
 use evenkeel_core::time::Timestamp;
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::catalog::Keeper;
 use crate::drivers::Drivers;
-use crate::engine::{Alone, Engine, EngineStatus, LastDeath};
+use crate::engine::{Engine, EngineStatus, LastDeath};
 use crate::guard::Caught;
 use crate::hold::Holds;
 use crate::options::{OnShutdown, Options};
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) finished: broadcast::Sender<JobId>,
     pub(crate) holds: Holds,
     /// Whose turn to run alone it is.
-    alone: Mutex<Option<Alone>>,
+    alone: Mutex<Option<Turn>>,
     /// What keeps a loop from getting on, by its name.
     troubles: Mutex<BTreeMap<&'static str, String>>,
     pub(crate) panics: Mutex<PanicLedger>,
@@ -91,13 +92,12 @@ impl Shared {
     }
 
     /// Whose turn to run alone it is, if it is a suspect's.
-    pub(crate) fn alone(&self) -> Option<Alone> {
-        let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-        alone.clone()
+    pub(crate) fn alone(&self) -> Option<Turn> {
+        *self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes whose turn it is, and says whose it was.
-    pub(crate) fn tell_alone(&self, now: Option<Alone>) -> Option<Alone> {
+    pub(crate) fn tell_alone(&self, now: Option<Turn>) -> Option<Turn> {
         let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut alone, now)
     }

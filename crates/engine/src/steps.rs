@@ -63,7 +63,7 @@ impl BlackBoxes {
     pub(crate) fn forget_all_but(&self, own: BootId) {
         let own = own.to_string();
         let found = match self.root.boots(MAX_FORGOTTEN) {
-            Ok(found) => found.names,
+            Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, "the files of dead boots are left");
                 return;

@@ -4,6 +4,7 @@
 //! ROOT/format              run/1
 //! ROOT/id                  the root's id, once and for all
 //! ROOT/boots/BOOT_ID.lock  held for life by the broker process of that boot
+//! ROOT/boots/BOOT_ID.new   the same, until it is locked
 //! ROOT/boots/BOOT_ID.box   its black box
 //! ROOT/runs/ATTEMPT_ID/    one run
 //! ROOT/logs/ATTEMPT_ID/    the log of a run that was concluded
@@ -25,6 +26,10 @@ use crate::folder::RunFolder;
 
 /// The format of everything in a run root.
 pub const FORMAT: &str = "run/1";
+
+/// How the name of a boot's lock file ends, and before it is locked.
+const LOCK: &str = ".lock";
+const NEW: &str = ".new";
 
 /// A run root that is ours and in a format that we read.
 #[derive(Clone, Debug)]
@@ -93,8 +98,8 @@ impl RunRoot {
     /// # Errors
     /// The name is taken or malformed, or what the operating system says.
     pub fn lock_boot(&self, boot_id: &str) -> Result<BootLock> {
-        let path = self.boot_path(boot_id)?;
-        let fresh = path.with_extension("new");
+        let path = self.boot_path(boot_id, LOCK)?;
+        let fresh = self.boot_path(boot_id, NEW)?;
         faults::hit("run.boot_lock.before");
         let file = OpenOptions::new()
             .write(true)
@@ -116,9 +121,53 @@ impl RunRoot {
     /// # Errors
     /// The name is malformed, or what the operating system says.
     pub fn boot_is_dead(&self, boot_id: &str) -> Result<bool> {
-        let path = self.boot_path(boot_id)?;
+        self.is_free(boot_id, LOCK)
+    }
+
+    /// The boots that left a lock file, or one that they had not come to lock, dead or alive, at
+    /// most `max` of each kind.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn boots(&self, max: usize) -> Result<Vec<String>> {
+        let boots = self.path.join("boots");
+        let mut names = list(&boots, LOCK, max)?.names;
+        names.extend(list(&boots, NEW, max)?.names);
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Removes the lock files of a dead boot. Repeating it is no error.
+    ///
+    /// # Errors
+    /// The boot is alive ([`RunError::Busy`]), or what the operating system says.
+    pub fn forget_boot(&self, boot_id: &str) -> Result<()> {
+        for kind in [LOCK, NEW] {
+            let path = self.boot_path(boot_id, kind)?;
+            if !self.is_free(boot_id, kind)? {
+                return Err(RunError::Busy {
+                    path,
+                    waited_secs: 0,
+                });
+            }
+            faults::hit("run.forget_lock.before");
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).context("remove", &path);
+                }
+                Ok(()) | Err(_) => {}
+            }
+            faults::hit("run.forget_lock.after");
+        }
+        Ok(())
+    }
+
+    /// Whether nobody holds a boot's lock under this name of its file.
+    fn is_free(&self, boot_id: &str, kind: &str) -> Result<bool> {
+        let path = self.boot_path(boot_id, kind)?;
         let dir = files::open_dir(&self.path.join("boots")).context("open", &path)?;
-        let name = format!("{boot_id}.lock");
+        let name = format!("{boot_id}{kind}");
         let file = match files::open_untrusted(&dir, &name).context("open", &path)? {
             files::Untrusted::Plain(file, _) => file,
             files::Untrusted::Missing => return Ok(true),
@@ -136,37 +185,6 @@ impl RunRoot {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error).context("lock", &path),
         }
-    }
-
-    /// The boots that left a lock file, dead or alive, at most `max` of them.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn boots(&self, max: usize) -> Result<Listing> {
-        list(&self.path.join("boots"), ".lock", max)
-    }
-
-    /// Removes the lock file of a dead boot. Repeating it is no error.
-    ///
-    /// # Errors
-    /// The boot is alive ([`RunError::Busy`]), or what the operating system says.
-    pub fn forget_boot(&self, boot_id: &str) -> Result<()> {
-        let path = self.boot_path(boot_id)?;
-        if !self.boot_is_dead(boot_id)? {
-            return Err(RunError::Busy {
-                path,
-                waited_secs: 0,
-            });
-        }
-        faults::hit("run.forget_lock.before");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).context("remove", &path);
-            }
-            Ok(()) | Err(_) => {}
-        }
-        faults::hit("run.forget_lock.after");
-        Ok(())
     }
 
     /// The run folders, at most `max` of them.
@@ -227,14 +245,14 @@ impl RunRoot {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    fn boot_path(&self, boot_id: &str) -> Result<PathBuf> {
+    /// A file of a boot, by how its name ends.
+    fn boot_path(&self, boot_id: &str, kind: &str) -> Result<PathBuf> {
         check_name("boot id", boot_id)?;
-        Ok(self.path.join("boots").join(format!("{boot_id}.lock")))
+        Ok(self.path.join("boots").join(format!("{boot_id}{kind}")))
     }
 
     pub(crate) fn box_path(&self, boot_id: &str) -> Result<PathBuf> {
-        check_name("boot id", boot_id)?;
-        Ok(self.path.join("boots").join(format!("{boot_id}.box")))
+        self.boot_path(boot_id, ".box")
     }
 }
 

@@ -108,13 +108,39 @@ fn a_boot_is_dead_when_its_process_is() {
         "a boot id is used once"
     );
     assert!(world.root.forget_boot("one").is_err());
-    assert_eq!(world.root.boots(10).unwrap().names, ["one"]);
+    assert_eq!(world.root.boots(10).unwrap(), ["one"]);
     drop(lock);
     assert!(world.root.boot_is_dead("one").unwrap());
     assert!(world.root.boot_is_dead("never-was").unwrap());
     world.root.forget_boot("one").unwrap();
     world.root.forget_boot("one").unwrap();
-    assert_eq!(world.root.boots(10).unwrap().names, [""; 0]);
+    assert_eq!(world.root.boots(10).unwrap(), [""; 0]);
+}
+
+/// A boot makes its lock file, locks it and only then gives it its name.
+#[test]
+fn a_boot_that_died_between_two_steps_of_locking_is_found_and_forgotten() {
+    let world = World::new();
+    let at = |name: &str| world.path("root/boots").join(name);
+    let living = world.root.lock_boot("living").unwrap();
+    // One has just begun, one died before its file had its name and one right after.
+    let begun = fs::File::create(at("begun.new")).unwrap();
+    begun.lock().unwrap();
+    fs::write(at("early.new"), "").unwrap();
+    fs::write(at("late.new"), "").unwrap();
+    fs::hard_link(at("late.new"), at("late.lock")).unwrap();
+    let found = world.root.boots(10).unwrap();
+    assert_eq!(found, ["begun", "early", "late", "living"]);
+    for dead in ["early", "late"] {
+        world.root.forget_boot(dead).unwrap();
+    }
+    for alive in ["begun", "living"] {
+        let refused = world.root.forget_boot(alive);
+        assert!(matches!(refused, Err(RunError::Busy { .. })), "{refused:?}");
+    }
+    assert_eq!(world.root.boots(10).unwrap(), ["begun", "living"]);
+    assert!(at("begun.new").exists() && at("living.lock").exists());
+    drop((begun, living));
 }
 
 /// The lock is not left to children of the broker.

@@ -3,7 +3,6 @@
 use evenkeel_core::explain::Turn;
 use evenkeel_core::job::{Job, State};
 use evenkeel_core::time::Timestamp;
-use evenkeel_engine::Alone;
 
 use super::AdminState;
 use super::jobs::second;
@@ -46,9 +45,8 @@ impl Waits {
 
 /// A turn that is to be told. Of one that is over nothing is, though nobody may have noticed yet;
 /// nor, while no new run starts, of a suspect that only waits to run.
-pub(super) fn turn(alone: Option<Alone>, held: bool, now: Timestamp) -> Option<Turn> {
-    let Alone { job, runs, until } = alone?;
-    (until > now && (runs || !held)).then_some(Turn { job, runs, until })
+pub(super) fn turn(alone: Option<Turn>, held: bool, now: Timestamp) -> Option<Turn> {
+    alone.filter(|turn| turn.until > now && (turn.runs || !held))
 }
 
 /// The same, on the wire.
@@ -81,7 +79,7 @@ mod tests {
         let told = |runs, held, now| {
             let job = JobId(uuid::Uuid::from_u128(1));
             let until = Timestamp(2_000);
-            turn(Some(Alone { job, runs, until }), held, Timestamp(now)).map(|turn| limit(&turn))
+            turn(Some(Turn { job, runs, until }), held, Timestamp(now)).map(|turn| limit(&turn))
         };
         let limit = Some("until 1970-01-01T00:00:02Z at the latest".to_owned());
         let gives_way = Some("and gives way at 1970-01-01T00:00:02Z if they have not".to_owned());
