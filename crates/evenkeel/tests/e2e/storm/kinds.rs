@@ -84,7 +84,7 @@ pub(super) const KILLERS: [Kind; 5] = [
         most_losses: LOSS_LIMIT,
         steps: &[("engine.watch", "segv")],
     },
-    // The first to die is the one that has started it: there is a run to look at.
+    // The first to die is the one that has started it, unless one died of something else before.
     Kind {
         name: "dies-looked-at",
         ends: &["quarantined"],
@@ -124,9 +124,17 @@ impl Kind {
         !self.steps.is_empty()
     }
 
-    /// Whether it has to have been started: whoever is never prepared is not.
+    /// Whether it is ever started: whoever is never prepared is not.
     pub(super) fn starts(&self) -> bool {
         self.most_starts > 0
+    }
+
+    /// Whether looking for its run kills, also where there is none: a broker that died of something
+    /// else before it had started it is enough to begin with.
+    pub(super) fn dies_when_looked_at(&self) -> bool {
+        self.steps
+            .iter()
+            .any(|(point, _)| *point == "recovery.look")
     }
 }
 
