@@ -88,7 +88,6 @@ impl Storm {
 /// All that was seen, for people.
 struct Figures {
     seed: u64,
-    lasted: Duration,
     struck: Struck,
     shims: usize,
     actions: usize,
@@ -110,7 +109,7 @@ impl fmt::Display for Figures {
              record, {} strikes spared, {} shims and {} actions killed; {jobs} jobs {:?}, {} retries; \
              poisons {:?}; 0 of {} connections refused; to the next answer {}",
             self.seed,
-            self.lasted,
+            struck.lasted,
             struck.brokers + struck.both + self.by_poison,
             struck.brokers,
             struck.both,
@@ -216,7 +215,7 @@ async fn in_a_kill_storm_nothing_is_lost_nothing_doubled_and_no_innocent_condemn
     beside.spawn(async move { shims::strike(&hitter, hit_dice, &data).await });
 
     let began = Instant::now();
-    let struck = strikes::strike(&storm, &mut broker, &stage, dice.fork(), lasts).await;
+    let mut struck = strikes::strike(&storm, &mut broker, &stage, dice.fork(), lasts).await;
     storm.over.store(true, Ordering::SeqCst);
     println!(
         "storm: over after {:.1?}; what is under way comes to its end",
@@ -231,12 +230,10 @@ async fn in_a_kill_storm_nothing_is_lost_nothing_doubled_and_no_innocent_condemn
         poisoned.extend(ended.unwrap_or_else(|panic| fail(&broker, seed, panic)));
     }
     beside.shutdown().await;
-    let lasted = began.elapsed();
+    struck.lasted = began.elapsed();
     let log = strikes::keep_log(&broker, seed);
-    let mut figures = audit::audit(&storm, &mut broker, names, &kept, &poisoned, struck).await;
-    figures.lasted = lasted;
+    audit::audit(&storm, &mut broker, names, &kept, &poisoned, struck).await;
     std::fs::remove_file(log).unwrap();
-    println!("{figures}");
 }
 
 /// The log of a storm that fails outlives its folder.

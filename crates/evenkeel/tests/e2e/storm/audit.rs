@@ -22,7 +22,7 @@ pub(super) async fn audit(
     kept: &[Instance],
     poisoned: &[Poisoned],
     struck: Struck,
-) -> Figures {
+) {
     platforms::jobs_are_final(broker).await;
     broker.nothing_left().await;
     // By then the verdict is given on every boot but the one that lives.
@@ -35,7 +35,6 @@ pub(super) async fn audit(
     let (shims, actions) = storm.hits.count();
     let mut figures = Figures {
         seed: storm.seed,
-        lasted: Default::default(),
         shims,
         actions,
         by_poison: by_poison.as_ref().copied().unwrap_or_default(),
@@ -53,7 +52,7 @@ pub(super) async fn audit(
         let state = job["state"].as_str().unwrap().to_owned();
         *figures.jobs.entry(state).or_default() += 1;
     }
-    println!("storm: {figures}");
+    println!("{figures}");
     // Half an hour has more to tell than the first thing that is wrong.
     let questions: [&dyn Fn(); 6] = [
         &|| assert!(by_poison.is_ok(), "deaths without a cause, or too many"),
@@ -78,7 +77,6 @@ pub(super) async fn audit(
     ];
     assert!(met.iter().all(|count| *count > 0), "{figures}");
     assert_eq!(figures.poisons.len(), kinds::all().count(), "{figures}");
-    figures
 }
 
 fn marks(stage: &Path, name: &str) -> Vec<String> {

@@ -47,6 +47,8 @@ pub(super) struct Struck {
     /// From a broker's death under a living warden to the next answer.
     gaps: Vec<Duration>,
     pub(super) connections: u64,
+    /// From the first order to the end of the last job.
+    pub(super) lasted: Duration,
 }
 
 impl Struck {
