@@ -147,7 +147,7 @@ impl AdminState {
 
     fn turn(&self, status: &EngineStatus) -> Option<Turn> {
         let held = !status.holds.is_empty() || status.unclaimed.is_some();
-        turn::turn(status.alone.clone(), held, self.engine.now())
+        turn::turn(status.alone, held, self.engine.now())
     }
 
     async fn store_finding(&self) -> Result<(), String> {

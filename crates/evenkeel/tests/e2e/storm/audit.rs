@@ -15,6 +15,7 @@ use crate::harness::{Broker, eventually};
 use crate::platforms::audit as platforms;
 use crate::platforms::desk::{Desk, Instance};
 
+#[expect(clippy::print_stdout, reason = "the figures of the proof")]
 pub(super) async fn audit(
     storm: &Storm,
     broker: &mut Broker,
