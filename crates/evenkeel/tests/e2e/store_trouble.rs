@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Broker, PATIENCE, Setup, eventually};
-use crate::stage::{Offer, Stage};
+use crate::stage::{Offer, Order, Scene, Stage};
 
 fn database(broker: &Broker) -> PathBuf {
     broker.data().join("evenkeel.db")
@@ -125,14 +125,8 @@ async fn a_database_that_is_moved_away_is_told_everywhere_and_nothing_is_lost_wh
     for (place, in_its_place) in ["nothing", "a folder"].into_iter().enumerate() {
         let id = format!("running-{place}");
         let scene = stage.scene(&id);
-        let running = stage.provision(&scene, &of, "provision").await;
-        scene.started("provision", 1).await;
+        let running = on_record_as_running(&stage, &scene, &of).await;
         let broker = &stage.broker;
-        eventually("its start is on record", || async {
-            let job = broker.job(&running.job).await;
-            job["history"][0]["started_at"].is_string().then_some(())
-        })
-        .await;
 
         fs::rename(&path, &away).unwrap();
         if in_its_place == "a folder" {
@@ -175,14 +169,8 @@ async fn a_database_that_somebody_locks_is_told_and_reads_are_served_and_it_goes
     let of = stage.offer("ok").await;
     let pid = stage.broker.pid();
     let scene = stage.scene("i");
-    let running = stage.provision(&scene, &of, "provision").await;
-    scene.started("provision", 1).await;
+    let running = on_record_as_running(&stage, &scene, &of).await;
     let broker = &stage.broker;
-    eventually("its start is on record", || async {
-        let job = broker.job(&running.job).await;
-        job["history"][0]["started_at"].is_string().then_some(())
-    })
-    .await;
     let other = Connection::open(database(broker)).unwrap();
     other.busy_timeout(PATIENCE).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -335,4 +323,16 @@ async fn a_damaged_page_of_one_job_is_told_of_that_job_and_the_others_go_on() {
     let looked = broker.log().matches("malformed").count();
     assert!(looked < 20, "not looped over:\n{}", broker.log());
     broker.nothing_left().await;
+}
+
+/// A provision that waits at its gate, and whose start has been written down.
+async fn on_record_as_running(stage: &Stage, scene: &Scene, of: &Offer) -> Order {
+    let running = stage.provision(scene, of, "provision").await;
+    scene.started("provision", 1).await;
+    eventually("its start is on record", || async {
+        let job = stage.broker.job(&running.job).await;
+        job["history"][0]["started_at"].is_string().then_some(())
+    })
+    .await;
+    running
 }

@@ -1,6 +1,6 @@
 //! systemd in the warden's place: the sockets are its, and so is the watching.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 
 use serde_json::json;
@@ -40,14 +40,7 @@ async fn with_sockets_from_systemd_the_broker_serves_them_itself_and_says_how_it
     );
     broker.setup.before = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
     broker.spawn();
-    // The first connection starts it, and waits until it is there.
-    let first = eventually("systemd listens", || {
-        std::future::ready(TcpStream::connect(osb).ok())
-    })
-    .await;
-    broker.ready().await;
-    drop(first);
-    assert_eq!(broker.url("osb-url"), format!("http://{osb}"));
+    is_started_by_a_connection(&mut broker, osb).await;
     assert_eq!(broker.url("admin-url"), format!("http://{admin}"));
     assert_eq!(
         children(broker.pid()),
@@ -73,13 +66,7 @@ async fn sockets_without_names_are_taken_in_order_and_what_is_not_passed_is_boun
     let listen = format!("--listen={osb}");
     broker.setup.before = vec!["systemd-socket-activate".to_owned(), listen];
     broker.spawn();
-    let first = eventually("systemd listens", || {
-        std::future::ready(TcpStream::connect(osb).ok())
-    })
-    .await;
-    broker.ready().await;
-    drop(first);
-    assert_eq!(broker.url("osb-url"), format!("http://{osb}"));
+    is_started_by_a_connection(&mut broker, osb).await;
     assert_ne!(broker.url("admin-url"), broker.url("osb-url"));
     broker.ids("faults", "ok").await;
 }
@@ -106,4 +93,15 @@ fn each_documented_service_has_what_keeps_it_going() {
             );
         }
     }
+}
+
+/// The first connection starts it, and waits until it is there.
+async fn is_started_by_a_connection(broker: &mut Broker, osb: SocketAddr) {
+    let first = eventually("systemd listens", || {
+        std::future::ready(TcpStream::connect(osb).ok())
+    })
+    .await;
+    broker.ready().await;
+    drop(first);
+    assert_eq!(broker.url("osb-url"), format!("http://{osb}"));
 }
