@@ -61,8 +61,6 @@ pub struct EngineStatus {
     pub driving: u32,
     /// Most runs at once.
     pub concurrency: u32,
-    /// Rows by state; the error if the store does not answer.
-    pub counts: Result<Counts, StoreError>,
 }
 
 impl Engine {
@@ -212,9 +210,17 @@ impl Engine {
         operator::log(&self.shared, attempt, max_bytes).await
     }
 
-    /// How things stand.
-    pub async fn status(&self) -> EngineStatus {
-        self.shared.status().await
+    /// How things stand, as this process knows without its store.
+    pub fn status(&self) -> EngineStatus {
+        self.shared.status()
+    }
+
+    /// How many rows there are by state. Takes the longer the more there are.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn counts(&self) -> Result<Counts, StoreError> {
+        self.shared.options.store.counts().await
     }
 
     /// Whether the store works, for `/readyz`.

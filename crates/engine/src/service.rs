@@ -198,7 +198,7 @@ impl Shared {
         drop(self.tasks.spawn(guarded));
     }
 
-    pub(crate) async fn status(&self) -> EngineStatus {
+    pub(crate) fn status(&self) -> EngineStatus {
         EngineStatus {
             boot: self.options.boot,
             started_at: self.started_at,
@@ -211,7 +211,6 @@ impl Shared {
             draining: self.ending.is_cancelled(),
             driving: self.drivers.count(),
             concurrency: self.options.concurrency,
-            counts: self.options.store.counts().await,
         }
     }
 

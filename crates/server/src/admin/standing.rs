@@ -28,23 +28,20 @@ impl AdminState {
     /// this host. Jobs and boots are named: what is asked of one wants the token or a platform's
     /// password, and who it is about is not told.
     pub(super) async fn ready(&self) -> Ready {
-        let status = timeout(STORE_PATIENCE, self.engine.status()).await.ok();
-        let mut ready = self.readiness(status.as_ref()).await;
+        let mut ready = self.readiness(&self.engine.status()).await;
         ready.reasons.extend(left_out(&self.engine.catalog()));
         ready
     }
 
     pub(super) async fn status(&self) -> Result<Status, Problem> {
-        let status = timeout(STORE_PATIENCE, self.engine.status())
+        let counted = timeout(STORE_PATIENCE, self.engine.counts())
             .await
             .map_err(|_| {
-                Problem::new(
-                    ErrorKind::Unavailable,
-                    "the broker does not say how it stands",
-                )
+                Problem::new(ErrorKind::Unavailable, "the broker cannot count its jobs")
             })?;
+        let status = self.engine.status();
         let catalog = self.engine.catalog();
-        let mut ready = self.readiness(Some(&status)).await;
+        let mut ready = self.readiness(&status).await;
         ready.reasons.extend(catalog_problems(&catalog));
         Ok(Status {
             version: self.settings.version.clone(),
@@ -53,7 +50,7 @@ impl AdminState {
             ready,
             driving: status.driving,
             concurrency: status.concurrency,
-            counts: status.counts.as_ref().ok().map(counts),
+            counts: counted.as_ref().ok().map(counts),
             holds: status.holds.iter().map(hold::hold).collect(),
             isolation: self.turn(&status).as_ref().map(turn::isolation),
             services: u32::try_from(catalog.services.len()).unwrap_or(u32::MAX),
@@ -75,8 +72,8 @@ impl AdminState {
         }
     }
 
-    /// Without the catalog's problems. `status` is `None` where the engine did not say in time.
-    async fn readiness(&self, status: Option<&EngineStatus>) -> Ready {
+    /// Without the catalog's problems.
+    async fn readiness(&self, status: &EngineStatus) -> Ready {
         let mut reasons = Vec::new();
         let mut reason = |about, blocking, message| {
             reasons.push(Reason {
@@ -88,41 +85,32 @@ impl AdminState {
         if let Err(message) = self.store_finding().await {
             reason(About::Store, true, message);
         }
-        match status {
-            None => reason(
-                About::Store,
-                true,
-                "the broker cannot count its jobs".to_owned(),
-            ),
-            Some(status) => {
-                if !status.recovered {
-                    let text = "what an earlier process left behind has not been gone through yet";
-                    let text = match &status.unrecovered {
-                        None => text.to_owned(),
-                        Some(why) => format!("{text}: {why}"),
-                    };
-                    reason(About::Recovery, true, text);
-                }
-                if status.draining {
-                    reason(About::Draining, true, "the broker is ending".to_owned());
-                }
-                for held in &status.holds {
-                    reason(About::Held, false, hold::line(held));
-                }
-                if let (Some(why), []) = (&status.unclaimed, status.holds.as_slice()) {
-                    reason(About::Held, false, format!("no new run starts: {why}"));
-                }
-                if let Some(turn) = self.turn(status) {
-                    let line = turn.line(&turn::limit(&turn));
-                    reason(About::Isolation, false, line);
-                }
-            }
+        if !status.recovered {
+            let text = "what an earlier process left behind has not been gone through yet";
+            let text = match &status.unrecovered {
+                None => text.to_owned(),
+                Some(why) => format!("{text}: {why}"),
+            };
+            reason(About::Recovery, true, text);
+        }
+        if status.draining {
+            reason(About::Draining, true, "the broker is ending".to_owned());
+        }
+        for held in &status.holds {
+            reason(About::Held, false, hold::line(held));
+        }
+        if let (Some(why), []) = (&status.unclaimed, status.holds.as_slice()) {
+            reason(About::Held, false, format!("no new run starts: {why}"));
+        }
+        if let Some(turn) = self.turn(status) {
+            let line = turn.line(&turn::limit(&turn));
+            reason(About::Isolation, false, line);
         }
         if self.engine.catalog().services.is_empty() {
             reason(About::Catalog, false, "no service is offered".to_owned());
         }
         let mut notes = self.settings.notes.clone();
-        let last_death = status.and_then(|status| status.last_death.as_ref());
+        let last_death = status.last_death.as_ref();
         let told = |death| {
             format!(
                 "the last end that nobody asked for (`evenkeel boots` has all): {}",

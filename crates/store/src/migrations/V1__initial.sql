@@ -174,6 +174,7 @@ CREATE INDEX jobs_queued ON jobs (suspect, service_id, queued_at, id, codec_vers
     WHERE state = 'queued' AND blocked = 0;
 CREATE INDEX jobs_backoff ON jobs (suspect, service_id, next_at, id, codec_version)
     WHERE state = 'backoff';
+CREATE INDEX jobs_suspects ON jobs (state, id) WHERE suspect = 1;
 CREATE INDEX jobs_next ON jobs (next_at) WHERE state = 'backoff';
 CREATE INDEX jobs_running ON jobs (service_id) WHERE state = 'running';
 CREATE INDEX jobs_owner ON jobs (boot_id) WHERE state = 'running';

@@ -132,6 +132,7 @@ impl Database {
         conn.busy_timeout(BUSY)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
         conn.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;")?;
+        conn.execute_batch(NO_TEMPORARY_FILES)?;
         Ok(conn)
     }
 }
@@ -236,6 +237,10 @@ pub(super) fn prove(sealer: &Sealer, blob: &[u8]) -> Result<(), StoreError> {
     }
 }
 
+/// A group of writes that is rolled back in parts keeps what was there before, by default in a file
+/// in `/var/tmp`: which may be full, or not be there in a container, and is nobody's data folder.
+const NO_TEMPORARY_FILES: &str = "PRAGMA temp_store = MEMORY;";
+
 fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
     let conn = Connection::open_with_flags(
         path,
@@ -251,6 +256,7 @@ fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
          PRAGMA secure_delete = FAST;
          PRAGMA journal_size_limit = 67108864;",
     )?;
+    conn.execute_batch(NO_TEMPORARY_FILES)?;
     Ok(conn)
 }
 

@@ -15,7 +15,7 @@ const MAX_HISTORY: u32 = 1000;
 /// Jobs of one answer.
 const MAX_JOBS: u32 = 1000;
 /// Who is a suspect still: the mark is only kept up to date of what is not final.
-const SUSPECT: &str = "j.suspect = 1 AND j.state IN ('queued', 'running', 'backoff')";
+pub(super) const SUSPECT: &str = "j.suspect = 1 AND j.state IN ('queued', 'running', 'backoff')";
 
 pub(super) fn standing(
     db: &Db<'_>,

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::claim::SEEKS;
 use super::control::LATE;
 use super::db::Db;
+use super::read::SUSPECT;
 use super::recover::RUNNING;
 use super::rows::body;
 use super::rows::job::{Of, active_sql};
@@ -52,10 +53,29 @@ fn claims_seek_in_an_index_and_never_scan_or_sort() {
         "{running}"
     );
     assert!(!running.contains("TEMP B-TREE"), "{running}");
+    let suspects = format!("SELECT count(*) FROM jobs j WHERE {SUSPECT}");
+    let suspects = plan(&conn, &suspects);
+    assert!(
+        suspects.contains("INDEX jobs_suspects (state=?)"),
+        "{suspects}"
+    );
     for of in [Of::Instance(""), Of::Bindings(""), Of::Binding("")] {
         let active = plan(&conn, &active_sql(of));
         assert!(active.contains("_uid=?)"), "{active}");
         assert!(!active.contains("TEMP B-TREE"), "{active}");
+    }
+}
+
+/// Whoever has no room in `/var/tmp`, or no such folder, still has a store.
+#[test]
+fn nothing_is_kept_in_files_outside_the_data_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open_in(folder.path()).database;
+    for conn in [database.connect_writer(), database.connect_reader()] {
+        let kept = conn
+            .unwrap()
+            .pragma_query_value(None, "temp_store", |row| row.get::<_, u8>(0));
+        assert_eq!(kept.unwrap(), 2, "2 is MEMORY");
     }
 }
 
