@@ -118,14 +118,17 @@ async fn round(shared: &Arc<Shared>, clock: &mut SoloClock) -> Result<Duration, 
             }
             Ok(after(claimed, &next, now))
         }
-        Turn::Others => {
+        Turn::Others(rest) => {
             tell(shared, None);
             let free = options.concurrency.saturating_sub(driving);
-            if free == 0 || !next.due {
-                return Ok(pause_until(&next, now));
-            }
-            let claimed = claim(shared, now, free, false).await?;
-            Ok(after(claimed, &next, now))
+            let pause = if free == 0 || !next.due {
+                pause_until(&next, now)
+            } else {
+                let claimed = claim(shared, now, free, false).await?;
+                after(claimed, &next, now)
+            };
+            // Nothing else wakes the loop when a suspect may have its turn.
+            Ok(rest.map_or(pause, |rest| pause.min(rest)))
         }
     }
 }

@@ -30,8 +30,8 @@ enum Phase {
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// Anybody's but a suspect's.
-    Others,
+    /// Anybody's but a suspect's; one that is due may have its turn after so long.
+    Others(Option<Duration>),
     /// A suspect's, and nothing runs.
     Suspect,
     /// A suspect's, who is not alone yet; others are kept waiting for so long at most.
@@ -96,9 +96,8 @@ impl SoloClock {
 
     /// Whose turn it is where nobody runs alone. `due`: a suspect has been due for longest.
     pub(super) fn turn(&mut self, due: bool, driving: u32, now: Instant) -> Turn {
-        if !due || self.not_before.is_some_and(|at| now < at) {
-            self.rest(now);
-            return Turn::Others;
+        if !due || self.rests(now).is_some() {
+            return self.others(due, now);
         }
         let since = match self.phase {
             Some(Phase::Waiting(since) | Phase::Running(since)) => since,
@@ -113,8 +112,18 @@ impl SoloClock {
             return Turn::Waits(left);
         }
         self.patience = self.patience.saturating_mul(2).min(MAX_PATIENCE);
+        self.others(due, now)
+    }
+
+    fn others(&mut self, due: bool, now: Instant) -> Turn {
         self.rest(now);
-        Turn::Others
+        Turn::Others(self.rests(now).filter(|_| due))
+    }
+
+    /// For how long no suspect may have its turn yet.
+    fn rests(&self, now: Instant) -> Option<Duration> {
+        let left = self.not_before?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
     }
 }
 
@@ -138,7 +147,7 @@ mod tests {
     fn a_suspect_that_is_alone_has_its_turn_at_once() {
         let mut clock = SoloClock::default();
         assert_eq!(clock.turn(true, 0, Instant::now()), Turn::Suspect);
-        assert_eq!(clock.turn(false, 0, Instant::now()), Turn::Others);
+        assert_eq!(clock.turn(false, 0, Instant::now()), Turn::Others(None));
     }
 
     #[test]
@@ -152,7 +161,10 @@ mod tests {
         // The next suspect is due already.
         assert!(clock.ran());
         clock.rest(time.after(0));
-        assert_eq!(clock.turn(true, 0, time.after(29)), Turn::Others);
+        let others = |left| Turn::Others(Some(SECOND * left));
+        assert_eq!(clock.turn(true, 0, time.after(0)), others(30));
+        assert_eq!(clock.turn(true, 0, time.after(29)), others(1));
+        assert_eq!(clock.turn(false, 0, time.after(0)), Turn::Others(None));
         assert_eq!(clock.turn(true, 0, time.after(1)), Turn::Suspect);
     }
 
@@ -171,9 +183,11 @@ mod tests {
             }
             given_way += 1;
             let given_up = time.after(patience.as_secs() as u32);
-            assert_eq!(clock.turn(true, 3, given_up), Turn::Others);
+            let turn = clock.turn(true, 3, given_up);
+            assert_eq!(turn, Turn::Others(Some(patience)), "then it tries again");
             let almost = time.after(patience.as_secs() as u32 - 1);
-            assert_eq!(clock.turn(true, 3, almost), Turn::Others);
+            let turn = clock.turn(true, 3, almost);
+            assert_eq!(turn, Turn::Others(Some(SECOND)));
             time.after(1);
         };
         assert_eq!((given_way, longest), (4, PATIENCE * 16));
@@ -192,7 +206,7 @@ mod tests {
         for runs in [false, true] {
             let mut time = Time(Instant::now());
             let mut clock = SoloClock::default();
-            assert_ne!(clock.turn(true, 1, time.after(0)), Turn::Others);
+            assert_eq!(clock.turn(true, 1, time.after(0)), Turn::Waits(PATIENCE));
             if runs {
                 clock.claimed(time.after(0));
             }
