@@ -159,8 +159,25 @@ mod tests {
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
+    use rustix::io::Errno;
+
+    use super::is_another_kind;
     use crate::fence::Probe;
     use crate::root::RunRoot;
+
+    /// What cannot be opened for another reason may be the lock of a shim that lives.
+    #[test]
+    fn only_what_is_of_another_kind_is_cleared_away() {
+        for (error, another) in [
+            (Errno::NOTDIR, true),
+            (Errno::LOOP, true),
+            (Errno::MFILE, false),
+            (Errno::ACCESS, false),
+            (Errno::IO, false),
+        ] {
+            assert_eq!(is_another_kind(&error.into()), another, "{error}");
+        }
+    }
 
     #[test]
     fn who_finds_somebody_at_the_gate_waits_for_its_turn() {

@@ -16,6 +16,13 @@ use crate::world::{LATER, World, crashed, failed, mine};
 
 const BY: &str = "operator";
 
+/// How often somebody is on record to have cancelled a job.
+async fn cancels(w: &World, job: JobId) -> usize {
+    let detail = w.store.job(job).await.unwrap().unwrap();
+    let cancels = detail.audit.iter().filter(|line| line.what == "cancel");
+    cancels.count()
+}
+
 pub(crate) async fn a_waiting_job_is_stopped_at_once_and_a_running_one_is_asked(w: World) {
     let stop = |job| w.store.stop_job(job, StopReason::Operator, BY, w.now());
     assert_eq!(
@@ -29,6 +36,7 @@ pub(crate) async fn a_waiting_job_is_stopped_at_once_and_a_running_one_is_asked(
     };
     let by = StopReason::Operator;
     assert_eq!(job.state, State::Cancelled { by });
+    assert_eq!(cancels(&w, order.job).await, 1);
     assert_eq!(w.status("waiting").await, Status::CreateFailed);
     assert!(w.claim(1).await.is_empty());
 
@@ -41,9 +49,8 @@ pub(crate) async fn a_waiting_job_is_stopped_at_once_and_a_running_one_is_asked(
     assert_eq!(w.store.stopping(w.boot).await.unwrap(), [claimed.fence]);
     let other = BootId(Uuid::from_u128(5));
     assert!(w.store.stopping(other).await.unwrap().is_empty());
-    let detail = w.store.job(claimed.job.id).await.unwrap().unwrap();
-    let cancels = detail.audit.iter().filter(|line| line.what == "cancel");
-    assert_eq!(cancels.count(), 1, "asked once, on record once");
+    let asked = cancels(&w, claimed.job.id).await;
+    assert_eq!(asked, 1, "asked once, on record once");
     let job = w.end(claimed.fence, End::Stopped).await;
     assert!(matches!(job.state, State::Cancelled { .. }));
     assert!(w.store.stopping(w.boot).await.unwrap().is_empty());
@@ -88,10 +95,11 @@ async fn quarantined(w: &World, order: &Submission) {
     }
 }
 
+const SOON: Duration = Duration::from_secs(3600);
+
 async fn retry(w: &World, job: JobId) -> Retried {
-    let deadline_at = w.now().plus(Duration::from_secs(3600));
     w.store
-        .retry(job, JobId(w.uuid()), BY, w.now(), deadline_at)
+        .retry(job, JobId(w.uuid()), BY, w.now(), w.now().plus(SOON))
         .await
         .unwrap()
 }
@@ -103,6 +111,8 @@ pub(crate) async fn a_retry_clears_the_budget_on_record(w: World) {
         panic!("it can be retried")
     };
     assert_eq!(job.retry_of, Some(order.job));
+    let times = (job.created_at, job.deadline_at);
+    assert_eq!(times, (w.now(), w.now().plus(SOON)), "not those of before");
     assert_eq!(job.budget, Budget::default());
     assert_eq!(job.state, State::Queued);
     assert_eq!(w.job(job.id).await, *job);
@@ -148,6 +158,12 @@ pub(crate) async fn a_retry_is_refused_where_it_makes_no_sense(w: World) {
     w.run(&w.bind("i", "b"), failed()).await;
     let update = w.submission(Action::Update, "i");
     w.run(&update, failed()).await;
+    let unbind = w.unbind("i", "b");
+    w.accept(&unbind).await;
+    let busy = retry(&w, update.job).await;
+    assert_eq!(busy, Retried::Busy(unbind.job), "its binding is at work");
+    let claimed = w.claim_one().await;
+    w.end(claimed.fence, failed()).await;
     w.accept(&w.deprovision("i", &["b"])).await;
     for _ in 0..2 {
         let claimed = w.claim_one().await;

@@ -184,20 +184,27 @@ async fn a_row_that_cannot_be_read_is_told_set_aside_and_delays_nobody() {
 }
 
 #[tokio::test]
-async fn a_waiting_row_that_cannot_be_read_is_set_aside_by_the_claim() {
-    let (folder, world) = fresh();
-    let spoilt = world.provision("spoilt");
-    world.accept(&spoilt).await;
-    let sound = world.provision("sound");
-    world.accept(&sound).await;
-    stranger(folder.path())
-        .execute(
-            "UPDATE jobs SET retry_of = '?' WHERE id = ?1",
-            [spoilt.job.to_string()],
-        )
-        .unwrap();
-    assert_eq!(world.claim_one().await.job.id, sound.job);
-    assert_eq!(world.store.counts().await.unwrap().quarantined, 1);
+async fn a_waiting_row_that_cannot_be_read_is_set_aside_by_the_claim_and_by_its_deadline() {
+    for late in [false, true] {
+        let (folder, world) = fresh();
+        let spoilt = world.provision("spoilt");
+        world.accept(&spoilt).await;
+        let sound = world.provision("sound");
+        world.accept(&sound).await;
+        stranger(folder.path())
+            .execute(
+                "UPDATE jobs SET retry_of = '?' WHERE id = ?1",
+                [spoilt.job.to_string()],
+            )
+            .unwrap();
+        if late {
+            let asked = world.store.expire(spoilt.deadline_at, 1).await.unwrap();
+            assert!(asked.is_empty(), "nothing runs");
+        } else {
+            assert_eq!(world.claim_one().await.job.id, sound.job);
+        }
+        assert_eq!(world.store.counts().await.unwrap().quarantined, 1);
+    }
 }
 
 #[tokio::test]
